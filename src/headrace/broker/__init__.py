@@ -1,0 +1,1 @@
+"""Protocol-neutral use cases: produce, fetch, admin."""

@@ -1,0 +1,1 @@
+"""Pure state machines over the committed entries of a partition."""

@@ -1,0 +1,1 @@
+"""Translation only: wire form in, one broker call, wire form out."""

@@ -1,0 +1,1 @@
+"""The machine behind small protocols: clock, disk, network, threads, entropy."""

@@ -1,0 +1,205 @@
+"""The only way to a file. Calls block: callers that must not block go through `Threads`.
+
+What is written is in the page cache; `fdatasync` makes it durable; a new name is durable once its directory was synced.
+Every call may raise OSError. A failed `fdatasync` leaves the file's unsynced bytes in an unknown state for ever
+(the kernel drops the dirty mark), so nobody may call it again and believe the answer.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.model.batch import Buffer
+
+
+class File(Protocol):
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        """Write at a position and return how many bytes were taken, which may be fewer than given."""
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Read at a position; fewer bytes only at the end of the file."""
+
+    def pread_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """Like pread, and None at once where any of the bytes would have to come from the device."""
+
+    def fdatasync(self) -> None: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. With `create`, make an empty file where there is none."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents; no error if it is there. Its name is durable once the parent was synced."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces a file of the new name."""
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that may still be written to the file system that holds the path."""
+
+
+class SystemFile:
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self._fd, buffers, position)
+
+    def pread(self, position: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(self._fd, size - got, position + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pread_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            # A file system without RWF_NOWAIT (some network and overlay ones): every read is a cold one.
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return None
+            raise
+        if got == size:
+            return buffer
+        # Short: the end of the file, or only the first pages were cached.
+        if position + got >= self.size():
+            del buffer[got:]
+            return buffer
+        return None
+
+    def fdatasync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class SystemDisk:
+    """The machine's file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return SystemFile(path, os.open(path, flags, 0o640))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, mode=0o750, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+
+def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
+    """Write all of the buffers, however short the single writes are, and return the bytes written."""
+    total = sum(len(buffer) for buffer in buffers)
+    written = file.pwritev(buffers, position) if len(buffers) <= _IOV_MAX else 0
+    if written == total:
+        return total
+    rest = [memoryview(buffer) for buffer in buffers]
+    skip = written
+    while written < total:
+        while rest and skip >= len(rest[0]):
+            skip -= len(rest[0])
+            del rest[0]
+        if skip:
+            rest[0] = rest[0][skip:]
+        skip = file.pwritev(rest[:_IOV_MAX], position + written)
+        if skip <= 0:
+            raise OSError(errno.EIO, "the disk took no bytes", file.path)
+        written += skip
+    return total
+
+
+def write_atomically(disk: Disk, directory: str, name: str, data: bytes) -> None:
+    """Replace a small file: file, rename, directory, synced in that order, so a crash leaves the old or the new."""
+    path = f"{directory}/{name}"
+    temporary = f"{path}.tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        write_fully(file, [data], 0)
+        file.fdatasync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(directory)
+
+
+def read_file(disk: Disk, path: str) -> bytes:
+    file = disk.open(path)
+    try:
+        return file.pread(0, file.size())
+    finally:
+        file.close()
+
+
+_IOV_MAX = 1024

@@ -1,0 +1,1 @@
+"""Durability of one partition: segments, indexes, journal, recovery, retention, truncation."""

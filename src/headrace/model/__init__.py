@@ -1,0 +1,1 @@
+"""The vocabulary: names, offsets, batches, topic configuration, errors. Imports nothing of headrace."""

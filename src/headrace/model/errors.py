@@ -1,0 +1,243 @@
+"""The one error tree. Each class has a stable code, says whether a retry can help, and its message says what to do.
+
+Gateways map classes to wire codes, each in one table; a test walks every class here and asks every table for it.
+"""
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """Whatever headrace refuses or fails to do."""
+
+    code: ClassVar[str] = "internal"
+    retriable: ClassVar[bool] = False
+
+
+# What the caller got wrong.
+
+
+class InvalidRequestError(HeadraceError):
+    """The request contradicts itself or the protocol."""
+
+    code = "invalid_request"
+
+
+class InvalidNameError(InvalidRequestError):
+    """A topic or queue name outside the grammar."""
+
+    code = "invalid_name"
+
+
+class InvalidConfigError(InvalidRequestError):
+    """A configuration value that cannot be, with what would be valid."""
+
+    code = "invalid_config"
+
+
+class InvalidPartitionsError(InvalidRequestError):
+    """A partition count or index that cannot be."""
+
+    code = "invalid_partitions"
+
+
+class InvalidReplicationError(InvalidRequestError):
+    """More replicas than there are nodes, or fewer than one."""
+
+    code = "invalid_replication"
+
+
+class InvalidTimestampError(InvalidRequestError):
+    """A timestamp that the topic does not allow."""
+
+    code = "invalid_timestamp"
+
+
+class CorruptBatchError(InvalidRequestError):
+    """A batch arrived whose checksum, magic, count or size is wrong. Nothing of it was stored."""
+
+    code = "corrupt_batch"
+    retriable = True
+
+
+class InvalidRecordError(InvalidRequestError):
+    """A batch that is intact and must not be stored all the same."""
+
+    code = "invalid_record"
+
+
+class UnsupportedCodecError(InvalidRequestError):
+    """A compression codec that does not exist."""
+
+    code = "unsupported_codec"
+
+
+class BatchTooLargeError(InvalidRequestError):
+    """A batch above the topic's max.message.bytes."""
+
+    code = "batch_too_large"
+
+
+class UnknownTopicError(HeadraceError):
+    """No such topic or partition, by name or by id."""
+
+    code = "unknown_topic"
+    retriable = True
+
+
+class UnknownTopicIdError(UnknownTopicError):
+    """No topic has this id: it was deleted, or it never was."""
+
+    code = "unknown_topic_id"
+
+
+class TopicExistsError(HeadraceError):
+    code = "topic_exists"
+
+
+class OffsetOutOfRangeError(HeadraceError):
+    """An offset below the log's start or above its end."""
+
+    code = "offset_out_of_range"
+
+    def __init__(self, message: str, *, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+class FencedEpochError(HeadraceError):
+    """The caller knows an older leader than we do."""
+
+    code = "fenced_epoch"
+    retriable = True
+
+
+class UnknownEpochError(HeadraceError):
+    """The caller knows a newer leader than we do."""
+
+    code = "unknown_epoch"
+    retriable = True
+
+
+# Idempotent producers.
+
+
+class OutOfOrderSequenceError(HeadraceError):
+    """A producer's sequence has a gap: something that it sent before is missing."""
+
+    code = "out_of_order_sequence"
+
+
+class DuplicateSequenceError(HeadraceError):
+    """A batch older than the window that is remembered for its producer: stored before, offset forgotten."""
+
+    code = "duplicate_sequence"
+
+
+class ProducerFencedError(HeadraceError):
+    """A newer instance of this producer has begun."""
+
+    code = "producer_fenced"
+
+
+class UnknownProducerError(HeadraceError):
+    """Nothing is remembered of this producer, and its first sequence here is not 0."""
+
+    code = "unknown_producer"
+
+
+# What the node cannot do now.
+
+
+class NotLeaderError(HeadraceError):
+    """Another node leads this partition."""
+
+    code = "not_leader"
+    retriable = True
+
+
+class PartitionOfflineError(HeadraceError):
+    """The partition's disk failed here. It stays closed until it is reopened and recovered."""
+
+    code = "partition_offline"
+    retriable = True
+
+
+class DiskFullError(HeadraceError):
+    """The disk's reserve is reached: nothing more is stored until space is freed."""
+
+    code = "disk_full"
+    retriable = True
+
+
+class OverloadedError(HeadraceError):
+    """A named limit is reached. Retry later, with back-off."""
+
+    code = "overloaded"
+    retriable = True
+
+
+class TimedOutError(HeadraceError):
+    """The deadline passed. The request may have been carried out: *maybe*, never *no*."""
+
+    code = "timed_out"
+    retriable = True
+
+
+class ShuttingDownError(HeadraceError):
+    """The node is stopping; reconnect and retry."""
+
+    code = "shutting_down"
+    retriable = True
+
+
+class StoreConflictError(HeadraceError):
+    """A compare in the metadata store failed: somebody else was first. Read again and decide anew."""
+
+    code = "store_conflict"
+    retriable = True
+
+
+class StoreUnavailableError(HeadraceError):
+    """The metadata store did not answer. The transaction may have been carried out."""
+
+    code = "store_unavailable"
+    retriable = True
+
+
+class UnsupportedError(HeadraceError):
+    """headrace does not do this, and says so."""
+
+    code = "unsupported"
+
+
+class ConfigurationError(HeadraceError):
+    """The node's own configuration cannot be. It refuses to start, saying what and where."""
+
+    code = "configuration"
+
+
+# What the disk did.
+
+
+class CorruptLogError(HeadraceError):
+    """Bytes on disk are not what was written. Never cut, never served."""
+
+    code = "corrupt_log"
+
+    def __init__(self, *, file: str, position: int, expected: object, found: object, what: str) -> None:
+        super().__init__(
+            f"{file} at position {position}: {what} expected {expected}, found {found}; "
+            "restore the file from a backup or a replica, or run `headrace log verify` to see how much is damaged"
+        )
+        self.file = file
+        self.position = position
+        self.expected = expected
+        self.found = found
+        self.what = what
+
+
+class ForeignDataError(HeadraceError):
+    """The data directory belongs to another node or cluster."""
+
+    code = "foreign_data"

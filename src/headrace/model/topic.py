@@ -1,0 +1,152 @@
+"""A topic and its configuration.
+
+Configuration keys are Kafka's where Kafka has one, because Kafka's tools set them; headrace's own begin with
+`headrace.`. Values travel and are stored as strings, and are parsed and checked as a whole: a value that would not be
+obeyed is refused.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from headrace.model.batch import HEADER_SIZE
+from headrace.model.errors import InvalidConfigError
+
+DAY_MS = 24 * 60 * 60 * 1000
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+UNLIMITED = -1
+
+
+class Durability(Enum):
+    """When a send is acknowledged."""
+
+    FSYNC = "fsync"  # synced on the leader, and on every in-sync replica for acks=all
+    REPLICATED = "replicated"  # in memory of every in-sync replica; synced behind
+    MEMORY = "memory"  # in the leader's page cache
+
+
+class TimestampType(Enum):
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a topic asks of every node that holds a part of it."""
+
+    durability: Durability = Durability.FSYNC
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = UNLIMITED
+    segment_bytes_max: int = 256 * 1024 * 1024
+    segment_ms_max: int = DAY_MS
+    message_bytes_max: int = 1024 * 1024 + 12  # a whole batch, as Kafka counts it
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    in_sync_min: int = 1
+    cleanup_policy: str = "delete"
+    compression_type: str = "producer"
+    index_interval_bytes: int = 4096
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """A named set of partitions with one configuration."""
+
+    name: str
+    id: UUID
+    partition_count: int
+    replication_factor: int = 1
+    # Only what was set explicitly; everything else follows the defaults, also when those change.
+    overrides: dict[str, str] = {}
+    config: TopicConfig = TopicConfig()
+
+
+class ConfigKey(NamedTuple):
+    """One key that users may set: its field, its grammar in words, its parser, what it is for."""
+
+    name: str
+    field: str
+    kind: str  # "int", "long" or "string": what Kafka's admin tools call the type
+    grammar: str
+    parse: Callable[[str], Any]
+    documentation: str
+
+
+def _integer(low: int, high: int, *, unlimited: bool = False) -> tuple[str, Callable[[str], int]]:
+    grammar = f"a whole number from {low} to {high}" + (", or -1 for no limit" if unlimited else "")
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if unlimited and value == UNLIMITED:
+            return value
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return grammar, parse
+
+
+def _choice(kind: type[Enum]) -> tuple[str, Callable[[str], Enum]]:
+    return "one of " + ", ".join(member.value for member in kind), kind
+
+
+def _only(*values: str) -> tuple[str, Callable[[str], str]]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError
+        return text
+
+    return "one of " + ", ".join(values), parse
+
+
+CONFIG_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        ConfigKey("headrace.durability", "durability", "string", *_choice(Durability),
+                  "When a send is acknowledged: synced, in memory of all in-sync replicas, or in the leader's page cache."),
+        ConfigKey("retention.ms", "retention_ms", "long", *_integer(0, INT64_MAX, unlimited=True),
+                  "How long a message is kept."),
+        ConfigKey("retention.bytes", "retention_bytes", "long", *_integer(0, INT64_MAX, unlimited=True),
+                  "How many bytes of a partition are kept."),
+        ConfigKey("segment.bytes", "segment_bytes_max", "int", *_integer(4096, 1024**3),
+                  "Size at which a partition begins a new file."),
+        ConfigKey("segment.ms", "segment_ms_max", "long", *_integer(1, INT64_MAX),
+                  "Age at which a partition begins a new file, so that retention can drop the old one."),
+        ConfigKey("max.message.bytes", "message_bytes_max", "int", *_integer(HEADER_SIZE, INT32_MAX // 2),
+                  "Largest batch that is accepted."),
+        ConfigKey("message.timestamp.type", "timestamp_type", "string", *_choice(TimestampType),
+                  "Whether a message carries the time of its creation or of its arrival."),
+        ConfigKey("min.insync.replicas", "in_sync_min", "int", *_integer(1, 32),
+                  "In-sync replicas without which acks=all is refused."),
+        ConfigKey("cleanup.policy", "cleanup_policy", "string", *_only("delete"),
+                  "What retention does with old messages."),
+        ConfigKey("compression.type", "compression_type", "string", *_only("producer"),
+                  "Batches are stored as the producer compressed them."),
+        ConfigKey("index.interval.bytes", "index_interval_bytes", "int", *_integer(512, 1024**3),
+                  "Bytes of log between two entries of the sparse index."),
+    )
+}  # fmt: skip
+
+
+def parse_config(overrides: Mapping[str, str]) -> TopicConfig:
+    """Check a topic's settings as a whole. An unknown key names the nearest valid one."""
+    fields: dict[str, Any] = {}
+    for name, text in overrides.items():
+        key = CONFIG_KEYS.get(name)
+        if key is None:
+            near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else "valid keys are " + ", ".join(CONFIG_KEYS)
+            raise InvalidConfigError(f"{name} is not a topic setting; {hint}")
+        try:
+            fields[key.field] = key.parse(text)
+        except ValueError:
+            raise InvalidConfigError(f"{name}={text!r} is not valid; it takes {key.grammar}") from None
+    return TopicConfig(**fields)
+
+
+def show_value(config: TopicConfig, key: ConfigKey) -> str:
+    """A setting's value in the form that it is set with."""
+    value = getattr(config, key.field)
+    return str(value.value) if isinstance(value, Enum) else str(value)

@@ -1,0 +1,1 @@
+"""Simulated hosts and conformance suites, shipped for users' own tests."""
