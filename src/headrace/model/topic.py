@@ -105,7 +105,7 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = {
     key.name: key
     for key in (
         ConfigKey("headrace.durability", "durability", "string", *_choice(Durability),
-                  "When a send is acknowledged: synced, in memory of all in-sync replicas, or in the leader's page cache."),
+                  "When a send is acknowledged: synced, in memory of all in-sync replicas, or in page cache."),
         ConfigKey("retention.ms", "retention_ms", "long", *_integer(0, INT64_MAX, unlimited=True),
                   "How long a message is kept."),
         ConfigKey("retention.bytes", "retention_bytes", "long", *_integer(0, INT64_MAX, unlimited=True),

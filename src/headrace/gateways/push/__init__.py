@@ -1,0 +1,1 @@
+"""Delivery to HTTP endpoints. Nothing is here yet."""

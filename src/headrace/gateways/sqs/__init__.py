@@ -1,0 +1,1 @@
+"""The door for SQS clients. Nothing is here yet."""

@@ -1,0 +1,1 @@
+"""Leader and follower rules. Nothing is here yet: a partition has one replica."""

@@ -1,0 +1,1 @@
+"""Principals, permissions, keys, envelopes. Nothing is here yet: every door is open and on loopback."""
