@@ -1,0 +1,1 @@
+"""What developers run by hand: nothing here is part of the package."""

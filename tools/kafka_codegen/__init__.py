@@ -1,0 +1,1 @@
+"""Generates the Kafka codec in headrace.wire.kafka.messages from tables of the protocol's fields."""
