@@ -10,7 +10,8 @@ size is made, so a lie costs its sender a connection and us nothing. A writer co
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from struct import Struct, unpack_from
+from functools import lru_cache
+from struct import Struct, pack, unpack_from
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -31,6 +32,11 @@ _FLOAT64 = Struct(">d")
 _NULL = -1
 _UVARINT_BITS_MAX = 32
 _INT16_MAX = 0x7FFF
+
+
+@lru_cache(maxsize=4096)
+def _cached_uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
 
 
 class MalformedError(InvalidRequestError):
@@ -95,6 +101,11 @@ class Reader:
         at = self._take(16, "a uuid")
         return UUID(bytes=bytes(self.buffer[at : at + 16]))
 
+    def topic_id(self) -> UUID:
+        """A uuid of which the same few come again and again."""
+        at = self._take(16, "a uuid")
+        return _cached_uuid(bytes(self.buffer[at : at + 16]))
+
     def uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""
         start = at = self.position
@@ -156,6 +167,10 @@ class Reader:
         at = self._take(size, "a record set")
         return memoryview(self.buffer)[at : at + size]
 
+    def count(self, element_size_min: int) -> int:
+        """The count of an array that is not null."""
+        return self._checked_count(self._count(), element_size_min)
+
     def _checked_count(self, count: int, element_size_min: int) -> int:
         if count < 0 or count * element_size_min > self.end - self.position:
             raise MalformedError(
@@ -166,8 +181,7 @@ class Reader:
 
     def array(self, read: Callable[["Reader", int], T], version: int, element_size_min: int) -> tuple[T, ...]:
         """An array of structs, each at least `element_size_min` bytes long in any version."""
-        count = self._checked_count(self._count(), element_size_min)
-        return tuple([read(self, version) for _ in range(count)])
+        return tuple([read(self, version) for _ in range(self.count(element_size_min))])
 
     def nullable_array(
         self, read: Callable[["Reader", int], T], version: int, element_size_min: int
@@ -184,7 +198,7 @@ class Reader:
     def _numbers(self, count: int, letter: str, size: int) -> tuple[int, ...]:
         self._checked_count(count, size)
         at = self._take(count * size, "an array")
-        return unpack_from(f">{count}{letter}", self.buffer, at)
+        return unpack_from(f">{count}{letter}", self.buffer, at) if count else ()
 
     def int8_array(self) -> tuple[int, ...]:
         return self._numbers(self._count(), "b", 1)
@@ -203,7 +217,7 @@ class Reader:
         return self._numbers(self._count(), "q", 8)
 
     def string_array(self) -> tuple[str, ...]:
-        return tuple([self.string() for _ in range(self._checked_count(self._count(), 1))])
+        return tuple([self.string() for _ in range(self.count(1))])
 
     def nullable_string_array(self) -> tuple[str, ...] | None:
         count = self._count()
@@ -212,7 +226,7 @@ class Reader:
         return tuple([self.string() for _ in range(self._checked_count(count, 1))])
 
     def uuid_array(self) -> tuple[UUID, ...]:
-        return tuple([self.uuid() for _ in range(self._checked_count(self._count(), 16))])
+        return tuple([self.uuid() for _ in range(self.count(16))])
 
     def tags(self) -> Iterator[int]:
         """The tagged fields that close a struct: none in this encoding."""
@@ -287,6 +301,7 @@ def uvarint_bytes(value: int) -> bytes:
     return bytes(out)
 
 
+_INT32_RUNS = [Struct(f">{count}i") for count in range(8)]
 _SMALL_UVARINTS = [bytes((value,)) for value in range(0x80)]
 
 
@@ -322,8 +337,11 @@ class Writer:
         else:
             self.string(value)
 
+    def byte_string_size(self, size: int) -> None:
+        self.put(INT32.pack(size))
+
     def byte_string(self, value: Buffer) -> None:
-        self.put(INT32.pack(len(value)))
+        self.byte_string_size(len(value))
         self.put(value)
 
     def nullable_byte_string(self, value: Buffer | None) -> None:
@@ -363,7 +381,7 @@ class Writer:
 
     def _numbers(self, values: Sequence[int], letter: str) -> None:
         self.count(len(values))
-        self.put(Struct(f">{len(values)}{letter}").pack(*values))
+        self.put(pack(f">{len(values)}{letter}", *values))
 
     def int8_array(self, values: Sequence[int]) -> None:
         self._numbers(values, "b")
@@ -372,13 +390,19 @@ class Writer:
         self._numbers(values, "h")
 
     def int32_array(self, values: Sequence[int]) -> None:
-        self._numbers(values, "i")
+        count = len(values)
+        self.count(count)
+        # Replica lists are short and make up most of a Metadata answer: their layouts are kept ready.
+        if count < len(_INT32_RUNS):
+            self.put(_INT32_RUNS[count].pack(*values))
+        else:
+            self.put(pack(f">{count}i", *values))
 
     def nullable_int32_array(self, values: Sequence[int] | None) -> None:
         if values is None:
             self.null_array()
         else:
-            self._numbers(values, "i")
+            self.int32_array(values)
 
     def int64_array(self, values: Sequence[int]) -> None:
         self._numbers(values, "q")
@@ -423,9 +447,8 @@ class FlexibleWriter(Writer):
         else:
             self.string(value)
 
-    def byte_string(self, value: Buffer) -> None:
-        self.put(uvarint_bytes(len(value) + 1))
-        self.put(value)
+    def byte_string_size(self, size: int) -> None:
+        self.put(uvarint_bytes(size + 1))
 
     def nullable_byte_string(self, value: Buffer | None) -> None:
         if value is None:
@@ -434,7 +457,7 @@ class FlexibleWriter(Writer):
             self.byte_string(value)
 
     def count(self, value: int) -> None:
-        self.put(uvarint_bytes(value + 1))
+        self.put(_SMALL_UVARINTS[value + 1] if value < 0x7F else uvarint_bytes(value + 1))
 
     def null_array(self) -> None:
         self.put(b"\x00")
