@@ -79,9 +79,7 @@ class ModuleEmitter:
             base = _PYTHON_TYPES.get(item.base, "int")
         if item.is_array:
             base = f"tuple[{base}, ...]"
-        # A record set is null by its type, in every version.
-        nullable = item.base == "records" or item.nullable[0] <= item.nullable[1]
-        return f"{base} | None" if nullable else base
+        return f"{base} | None" if item.nullable[0] <= item.nullable[1] else base
 
     def default(self, item: Field) -> str:
         given = item.default
@@ -114,7 +112,7 @@ class ModuleEmitter:
             return value
         if default == "True":
             return f"not {value}"
-        if default in ('""', "()", 'b""') and item.nullable[0] > item.nullable[1] and item.base != "records":
+        if default in ('""', "()", 'b""') and item.nullable[0] > item.nullable[1]:
             return value
         return f"{value} != {default}"
 
@@ -146,7 +144,7 @@ class ModuleEmitter:
     # Reading.
 
     def _read_call(self, item: Field, nullable: bool) -> str:
-        prefix = "nullable_" if nullable and item.base != "records" else ""
+        prefix = "nullable_" if nullable else ""
         if item.base in self.message.structs:
             read = f"_read_{snake(self.class_of(item.base))}"
             if item.is_array:
@@ -163,7 +161,7 @@ class ModuleEmitter:
             return self._read_call(item, nullable=False)
         question = condition(item.nullable, item.versions)
         nullable = self._read_call(item, nullable=True)
-        if not question or item.base == "records":
+        if not question:
             return nullable
         return f"({nullable} if {question} else {self._read_call(item, nullable=False)})"
 
@@ -227,7 +225,7 @@ class ModuleEmitter:
     # Writing.
 
     def _write_call(self, item: Field, writer: str, value: str, nullable: bool) -> str:
-        prefix = "nullable_" if nullable and item.base != "records" else ""
+        prefix = "nullable_" if nullable else ""
         if item.base in self.message.structs:
             write = f"_write_{snake(self.class_of(item.base))}"
             if item.is_array:
@@ -243,7 +241,7 @@ class ModuleEmitter:
 
     def _write_value(self, item: Field, writer: str, struct: StructTable) -> Iterator[str]:
         value = f"v.{item.name}"
-        if item.nullable[0] > item.nullable[1] or item.base == "records":
+        if item.nullable[0] > item.nullable[1]:
             yield self._write_call(item, writer, value, nullable=False)
             return
         question = condition(item.nullable, item.versions)

@@ -61,9 +61,10 @@ def _head(title: str, first: Message, body: str, layouts: dict[str, str]) -> Ite
     yield ""
     if "Buffer" in body:
         yield "from headrace.model.batch import Buffer"
-    names = ["ZERO_UUID", "Reader", "Writer", "required", "unwritable"]
-    used = [name for name in names if name in ("Reader", "Writer") or f"{name}(" in body or f"= {name}" in body]
-    yield f"from headrace.wire.kafka.primitives import {', '.join(used)}"
+    zero = "ZERO_UUID, " if "ZERO_UUID" in body else ""
+    yield f"from headrace.wire.kafka.primitives import {zero}Reader"
+    used = ["Writer", *(name for name in ("required", "unwritable") if f"{name}(" in body)]
+    yield f"from headrace.wire.kafka.writer import {', '.join(used)}"
     yield ""
     for name in sorted(layouts):
         yield f'{name} = Layout(">{layouts[name]}")'
@@ -78,16 +79,14 @@ def registry_text(requests: Iterable[Message]) -> str:
         "",
         "from headrace.wire.kafka.api import Api",
         "",
+        "# Key, name, module, lowest version, highest version, highest stable version, first flexible version.",
         "APIS: dict[int, Api] = {",
     ]
     for message in sorted(requests, key=lambda message: message.api_key or 0):
         name = message.name.removesuffix("Request")
         stable = message.versions[1] - message.latest_unstable
-        lines += [
-            f"    {message.api_key}: Api(",
-            f'        key={message.api_key}, name="{name}", module="{snake(name)}",',
-            f"        min_version={message.versions[0]}, max_version={message.versions[1]},",
-            f"        stable_version={stable}, flexible_from={message.flexible_from}),",
-        ]
+        first, last = message.versions
+        row = f'{message.api_key}, "{name}", "{snake(name)}", {first}, {last}, {stable}, {message.flexible_from}'
+        lines.append(f"    {message.api_key}: Api({row}),")
     lines.append("}")
     return "\n".join(lines) + "\n"

@@ -6,7 +6,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from headrace.wire.kafka.primitives import FlexibleReader, FlexibleWriter, Reader, Writer
+from headrace.wire.kafka.primitives import FlexibleReader, Reader
+from headrace.wire.kafka.writer import FlexibleWriter, Writer
 
 API_VERSIONS_KEY = 18
 
@@ -22,7 +23,7 @@ class Codec(NamedTuple):
     write_response: Callable[[Writer, Any, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Api:
     key: int
     name: str

@@ -5,7 +5,8 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader, Writer, unwritable
+from headrace.wire.kafka.primitives import Reader
+from headrace.wire.kafka.writer import Writer, unwritable
 
 _BOOL = Layout(">?")
 _I16 = Layout(">h")

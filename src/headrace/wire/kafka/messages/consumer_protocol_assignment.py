@@ -3,7 +3,8 @@
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader, Writer
+from headrace.wire.kafka.primitives import Reader
+from headrace.wire.kafka.writer import Writer
 
 
 class TopicPartition(Struct, frozen=True, gc=False):

@@ -7,7 +7,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer, unwritable
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader
+from headrace.wire.kafka.writer import Writer, unwritable
 
 _I16_I32 = Layout(">hi")
 _I32 = Layout(">i")
@@ -322,7 +323,7 @@ def _read_partition_data(r: Reader, version: int) -> PartitionData:
     log_start_offset: int = r.int64() if version >= 5 else -1
     aborted_transactions = r.nullable_array(_read_aborted_transaction, version, 16)
     preferred_read_replica: int = r.int32() if version >= 11 else -1
-    records = r.records()
+    records = r.nullable_records()
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     snapshot_id: SnapshotId = SnapshotId()
@@ -357,7 +358,7 @@ def _write_partition_data(w: Writer, v: PartitionData, version: int) -> None:
         w.put(_I32.pack(v.preferred_read_replica))
     elif v.preferred_read_replica != -1:
         raise unwritable("PartitionData.preferred_read_replica", version)
-    w.records(v.records)
+    w.nullable_records(v.records)
     fields: list[tuple[int, Writer]] = []
     if version >= 12 and v.diverging_epoch != EpochEndOffset():
         fields.append((0, w.nested()))

@@ -7,7 +7,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer, unwritable
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader
+from headrace.wire.kafka.writer import Writer, unwritable
 
 _I16_I32 = Layout(">hi")
 _I32 = Layout(">i")
@@ -76,14 +77,14 @@ class ProduceResponse(Struct, frozen=True, gc=False):
 
 def _read_partition_produce_data(r: Reader, version: int) -> PartitionProduceData:
     index = r.int32()
-    records = r.records()
+    records = r.nullable_records()
     r.end_struct()
     return PartitionProduceData(index, records)
 
 
 def _write_partition_produce_data(w: Writer, v: PartitionProduceData, version: int) -> None:
     w.put(_I32.pack(v.index))
-    w.records(v.records)
+    w.nullable_records(v.records)
     w.end_struct()
 
 

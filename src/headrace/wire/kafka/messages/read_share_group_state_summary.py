@@ -6,7 +6,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader
+from headrace.wire.kafka.writer import Writer
 
 _I32 = Layout(">i")
 _I32X2 = Layout(">ii")

@@ -7,7 +7,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer, unwritable
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader
+from headrace.wire.kafka.writer import Writer, unwritable
 
 _I16 = Layout(">h")
 _I32 = Layout(">i")
@@ -73,7 +74,7 @@ class PartitionData(Struct, frozen=True, gc=False):
     acknowledge_error_code: int = 0
     acknowledge_error_message: str | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    records: Buffer | None = b""
+    records: Buffer = b""
     acquired_records: tuple[AcquiredRecords, ...] = ()
 
 
