@@ -61,10 +61,8 @@ def _head(title: str, first: Message, body: str, layouts: dict[str, str]) -> Ite
     yield ""
     if "Buffer" in body:
         yield "from headrace.model.batch import Buffer"
-    zero = "ZERO_UUID, " if "ZERO_UUID" in body else ""
-    yield f"from headrace.wire.kafka.primitives import {zero}Reader"
-    used = ["Writer", *(name for name in ("required", "unwritable") if f"{name}(" in body)]
-    yield f"from headrace.wire.kafka.writer import {', '.join(used)}"
+    helpers = [name for name in ("ZERO_UUID", "required", "unwritable") if name in body]
+    yield f"from headrace.wire.kafka.primitives import {', '.join(['Reader', 'Writer', *helpers])}"
     yield ""
     for name in sorted(layouts):
         yield f'{name} = Layout(">{layouts[name]}")'

@@ -6,8 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from headrace.wire.kafka.primitives import FlexibleReader, Reader
-from headrace.wire.kafka.writer import FlexibleWriter, Writer
+from headrace.wire.kafka.primitives import FlexibleReader, FlexibleWriter, Reader, Writer
 
 API_VERSIONS_KEY = 18
 

@@ -16,9 +16,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import INT32, FlexibleReader, Reader
+from headrace.wire.kafka.primitives import INT32, FlexibleReader, FlexibleWriter, Reader, Writer
 from headrace.wire.kafka.produce import Endpoint, endpoints_field, write_topic
-from headrace.wire.kafka.writer import FlexibleWriter, Writer
 
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13

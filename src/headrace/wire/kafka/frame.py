@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 from headrace.model.batch import Buffer
 from headrace.wire.kafka.api import API_VERSIONS_KEY, Api
-from headrace.wire.kafka.primitives import INT16, INT32, FlexibleReader, MalformedError, Reader
+from headrace.wire.kafka.primitives import INT16, INT32, FlexibleReader, MalformedError, Reader, Writer
 from headrace.wire.kafka.registry import APIS
-from headrace.wire.kafka.writer import Writer
 
 UNSUPPORTED_VERSION = 35
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import INT32, FlexibleReader, MalformedError, Reader
-from headrace.wire.kafka.writer import FlexibleWriter, Writer
+from headrace.wire.kafka.primitives import INT32, FlexibleReader, FlexibleWriter, MalformedError, Reader, Writer
 
 FLEXIBLE_FROM = 9
 TOPIC_IDS_FROM = 13

@@ -1,4 +1,4 @@
-"""Writers of the Kafka protocol's primitive types: the mirror of `primitives.py`, with the same two encodings.
+"""Writers of the Kafka protocol's primitive types: the mirror of `reader.py`, with the same two encodings.
 
 A writer collects pieces and joins them once, or hands them on as they are to a gathering write.
 """
@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import INT16, INT32
+from headrace.wire.kafka.reader import INT16, INT32
 
 T = TypeVar("T")
 

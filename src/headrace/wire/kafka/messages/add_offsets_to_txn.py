@@ -5,8 +5,7 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader
-from headrace.wire.kafka.writer import Writer
+from headrace.wire.kafka.primitives import Reader, Writer
 
 _I32_I16 = Layout(">ih")
 _I64_I16 = Layout(">qh")

@@ -3,8 +3,7 @@
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader
-from headrace.wire.kafka.writer import Writer
+from headrace.wire.kafka.primitives import Reader, Writer
 
 
 class TopicPartition(Struct, frozen=True, gc=False):

@@ -6,8 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader
-from headrace.wire.kafka.writer import Writer
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer
 
 _BOOL_I8_BOOL = Layout(">?b?")
 _I16 = Layout(">h")

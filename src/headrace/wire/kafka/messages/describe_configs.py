@@ -5,8 +5,7 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader
-from headrace.wire.kafka.writer import Writer, unwritable
+from headrace.wire.kafka.primitives import Reader, Writer, unwritable
 
 _BOOL = Layout(">?")
 _BOOL_I8_BOOL = Layout(">?b?")

@@ -7,8 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from headrace.model.batch import Buffer
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader
-from headrace.wire.kafka.writer import Writer, unwritable
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer, unwritable
 
 _I16_I32 = Layout(">hi")
 _I32 = Layout(">i")

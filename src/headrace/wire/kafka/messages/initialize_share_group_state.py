@@ -6,8 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader
-from headrace.wire.kafka.writer import Writer
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer
 
 _I32X2_I64 = Layout(">iiq")
 _I32_I16 = Layout(">ih")

@@ -5,8 +5,7 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import Reader
-from headrace.wire.kafka.writer import Writer, required, unwritable
+from headrace.wire.kafka.primitives import Reader, Writer, required, unwritable
 
 _BOOL = Layout(">?")
 _I16_I32 = Layout(">hi")

@@ -6,8 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from headrace.wire.kafka.primitives import ZERO_UUID, Reader
-from headrace.wire.kafka.writer import Writer, required, unwritable
+from headrace.wire.kafka.primitives import ZERO_UUID, Reader, Writer, required, unwritable
 
 _BOOL = Layout(">?")
 _I16 = Layout(">h")
