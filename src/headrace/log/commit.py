@@ -1,0 +1,209 @@
+"""Group commit: everything that arrived together becomes durable with one sync.
+
+Two lanes. *Journal*: small appends of all partitions go into one journal write and one sync; while it runs, the next
+group gathers. *Direct*: a partition with a large append syncs its own segments; until that lane is empty its small
+appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
+partition's `durable_offset` only ever grows over a prefix of its log.
+
+Syncs of one partition never overlap, because the kernel reports a failed write to one caller only: whoever came second
+would believe in bytes that are lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from headrace.host.disk import Disk
+from headrace.host.threads import Threads
+from headrace.log.config import LogConfig
+from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry
+from headrace.log.partition_log import PartitionLog
+from headrace.model.batch import Buffer
+from headrace.model.ids import Offset, PartitionId
+
+# One write takes at most this part of a journal file, however many partitions were written to in a turn.
+_WRITES_IN_FILE_MIN = 4
+
+
+class SyncStats:
+    """Counters since the start."""
+
+    def __init__(self) -> None:
+        self.journal_syncs = 0
+        self.journal_bytes = 0
+        self.segment_syncs = 0
+        self.failures = 0
+
+
+class Group:
+    """Appends of one partition that wait for the journal."""
+
+    __slots__ = ("base_offset", "buffers", "end_offset", "size")
+
+    def __init__(self, base_offset: Offset) -> None:
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.buffers: list[Buffer] = []
+        self.size = 0
+
+
+class Committer:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        threads: Threads,
+        journal: Journal,
+        config: LogConfig,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.stats = SyncStats()
+        self._disk = disk
+        self._threads = threads
+        self._journal = journal
+        self._config = config
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        self._locks: dict[PartitionId, asyncio.Lock] = {}
+        self._groups: dict[PartitionLog, Group] = {}
+        self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
+        self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
+        self._journal_runs = False
+        self._journal_failure: Exception | None = None
+        self._file_freed = asyncio.Event()
+
+    def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
+        """Make an append durable. The log's listener is called when it is."""
+        group = self._groups.get(log)
+        size_all = size if group is None else size + group.size
+        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
+        if not fits or log in self._direct or log.covered_offset != base_offset:
+            self._groups.pop(log, None)
+            self._go_direct(log)
+            return
+        if group is None:
+            group = self._groups[log] = Group(base_offset)
+        group.buffers.extend(buffers)
+        group.size = size_all
+        group.end_offset = log.end_offset
+        log.covered_offset = log.end_offset
+        if not self._journal_runs:
+            self._journal_runs = True
+            # Not at once: the other partitions that were written in this turn of the loop join.
+            self._loop.call_soon(self._start_journal)
+
+    def _go_direct(self, log: PartitionLog) -> None:
+        log.covered_offset = log.end_offset
+        if log not in self._direct:
+            self._direct.add(log)
+            self._loop.call_soon(self._start_direct, log)
+
+    def _start_journal(self) -> None:
+        self._spawn(self._run_journal())
+
+    def _start_direct(self, log: PartitionLog) -> None:
+        self._spawn(self._run_direct(log))
+
+    async def _run_direct(self, log: PartitionLog) -> None:
+        try:
+            while log.durable_offset < log.covered_offset and log.broken is None:
+                await self.flush(log)
+        finally:
+            self._direct.discard(log)
+
+    async def flush(self, log: PartitionLog) -> None:
+        """Sync a log's segments up to its end. A failure breaks the log, which its listener is told."""
+        async with self.lock(log):
+            if log.broken is not None:
+                return
+            plan = log.plan_flush()
+            failure: Exception | None = None
+            if plan.files or plan.directory:
+                try:
+                    await self._threads.run(lambda: plan.run(self._disk))
+                except OSError as error:
+                    failure = error
+                    self.stats.failures += 1
+            log.flushed(plan, failure)
+            self.stats.segment_syncs += len(plan.files)
+        log.listener()
+
+    def lock(self, log: PartitionLog) -> asyncio.Lock:
+        lock = self._locks.get(log.id)
+        if lock is None:
+            lock = self._locks[log.id] = asyncio.Lock()
+        return lock
+
+    async def forget(self, log: PartitionLog) -> None:
+        """Let go of a log that is being closed, once nothing is in flight for it."""
+        async with self.lock(log):
+            self._groups.pop(log, None)
+            self._journaled.discard(log)
+        del self._locks[log.id]
+
+    # The journal's lane.
+
+    async def _run_journal(self) -> None:
+        try:
+            while self._groups:
+                groups, self._groups = self._groups, {}
+                if self._journal_failure is None:
+                    await self._write_groups(groups)
+                else:
+                    for log in groups:
+                        self._go_direct(log)
+        finally:
+            self._journal_runs = False
+
+    async def _write_groups(self, groups: dict[PartitionLog, Group]) -> None:
+        size_max = self._config.journal_bytes // _WRITES_IN_FILE_MIN
+        part: dict[PartitionLog, Group] = {}
+        size = 0
+        for log, group in groups.items():
+            if part and size + group.size > size_max:
+                await self._write_part(part, size)
+                part, size = {}, 0
+            part[log] = group
+            size += group.size + RECORD_HEADER_BYTES
+        await self._write_part(part, size)
+
+    async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
+        entries = [JournalEntry(log.id, group.base_offset, group.buffers, group.size) for log, group in part.items()]
+        try:
+            if not self._journal.has_room(size):
+                await self._switch()
+            self._journaled.update(part)
+            await self._threads.run(lambda: self._journal.write(entries))
+        except OSError as error:
+            # Nobody knows what of this write is on the device, so it is not repeated and the file not used again.
+            self._journal_failure = error
+            self.stats.failures += 1
+            for log in part:
+                log.broken = log.broken or error
+                log.listener()
+            return
+        self.stats.journal_syncs += 1
+        self.stats.journal_bytes += size
+        for log, group in part.items():
+            if log.broken is None:
+                log.durable_offset = max(log.durable_offset, group.end_offset)
+                log.listener()
+
+    async def _switch(self) -> None:
+        while not self._journal.can_switch():
+            self._file_freed.clear()
+            await self._file_freed.wait()
+        full = await self._threads.run(self._journal.switch)
+        logs, self._journaled = self._journaled, set()
+        self._spawn(self._sync_behind(full, logs))
+
+    async def _sync_behind(self, generation: int, logs: set[PartitionLog]) -> None:
+        """Sync what a full journal file speaks for, so that it can be written over."""
+        for log in logs:
+            await self.flush(log)
+        if all(log.broken is None or log.is_deleted for log in logs):
+            self._journal.release(generation)
+        else:
+            # The broken log's recovery will need its records.
+            self._journal.retire(generation)
+        self._file_freed.set()

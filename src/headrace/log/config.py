@@ -1,0 +1,25 @@
+"""Settings of a node's logs, the same for all of its partitions."""
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    # Each of the node's two journal files. A larger one syncs segments behind less often and replays longer.
+    journal_bytes: int = 64 * MIB
+    # Appends of this size sync their own segment; smaller ones share the journal's sync.
+    journal_append_bytes_max: int = 64 * 1024
+    # A partition is checkpointed after so many bytes, which bounds what an unclean start reads again.
+    checkpoint_bytes: int = 64 * MIB
+    # How often partitions are looked at for checkpoints, rolls by age and retention.
+    maintenance_interval_ms: int = 5_000
+    # Topics with durability `replicated` are synced behind this often.
+    flush_interval_ms: int = 1_000
+    # Sends are refused while the file system has less than this free; acknowledgements and deletes go on.
+    disk_reserve_bytes: int = 256 * MIB
+    disk_check_interval_ms: int = 1_000
+    # Segment files kept open. The rest of the process's descriptors is for connections.
+    open_files_max: int = 4096
+    # A producer that has been silent for this long is forgotten.
+    producer_expiry_ms: int = 24 * 60 * 60 * 1000

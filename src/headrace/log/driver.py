@@ -1,0 +1,274 @@
+"""All logs of a node: opening and recovering them, committing, reading, and looking after them.
+
+The blocking half of starting and stopping is in `startup.py`; what a commit is, in `commit.py`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from headrace.host.clock import Clock
+from headrace.host.disk import Disk
+from headrace.host.rand import Rand
+from headrace.host.threads import Threads
+from headrace.log.commit import Committer
+from headrace.log.config import LogConfig
+from headrace.log.files import Files
+from headrace.log.journal import Journal
+from headrace.log.maintenance import checkpointed, expire, needs_roll, plan_checkpoint, plan_truncation
+from headrace.log.partition_log import PartitionLog
+from headrace.log.reader import Blocking, ReadAt, Reads
+from headrace.log.recovery import scan_to
+from headrace.log.segment import Segment
+from headrace.log.startup import Startup
+from headrace.model.errors import HeadraceError
+from headrace.model.ids import Offset, PartitionId
+from headrace.model.topic import Durability, TopicConfig
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Cold(NamedTuple):
+    """A read that has to wait for the device, and what it waits for."""
+
+    reads: Reads[Any]
+    need: ReadAt | Blocking
+
+
+class LogStore:
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rand: Rand,
+        sync_threads: Threads,
+        read_threads: Threads,
+        directory: str,
+        config: LogConfig,
+    ) -> None:
+        self.logs: dict[PartitionId, PartitionLog] = {}
+        # Partitions that could not be opened, and why. Their files are left as they are.
+        self.refused: dict[PartitionId, HeadraceError] = {}
+        self.files = Files(disk, open_max=config.open_files_max)
+        self.is_full = False
+        self._disk = disk
+        self._clock = clock
+        self._rand = rand
+        self._sync_threads = sync_threads
+        self._read_threads = read_threads
+        self._directory = directory
+        self._config = config
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[None] | None = None
+        self._journal = Journal(disk, f"{directory}/journal", file_bytes=config.journal_bytes)
+        self._startup = Startup(disk=disk, files=self.files, journal=self._journal, directory=directory, clock=clock)
+        self._trash_lock = asyncio.Lock()
+
+    # Start and stop.
+
+    async def start(self, partitions: Mapping[PartitionId, TopicConfig]) -> None:
+        """Open these partitions, recover what a crash left, and go to work."""
+        self._failure = asyncio.get_running_loop().create_future()
+        opened = await self._sync_threads.run(lambda: self._startup.open_all(partitions))
+        self.logs, self.refused = opened.logs, opened.refused
+        self.committer = Committer(
+            disk=self._disk,
+            threads=self._sync_threads,
+            journal=self._journal,
+            config=self._config,
+            spawn=self._spawn,
+        )
+        self._check_space()
+        self._endless = [self._spawn(self._maintain_always()), self._spawn(self._watch_space())]
+
+    async def wait_failed(self) -> None:
+        """Wait for ever, or until one of the store's own tasks dies, which nothing here survives (failure row 41)."""
+        assert self._failure is not None
+        await asyncio.shield(self._failure)
+
+    async def stop(self) -> None:
+        """Make everything durable and leave the mark of a clean stop."""
+        for task in self._endless:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        shutdown_id = str(self._rand.uuid())
+        for partition_log in self.logs.values():
+            await self.checkpoint(partition_log, shutdown_id=shutdown_id)
+        is_clean = all(partition_log.broken is None for partition_log in self.logs.values()) and not self.refused
+        await self._sync_threads.run(lambda: self._startup.leave(shutdown_id if is_clean else ""))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("a task of the log store died", exc_info=error)
+            if self._failure is not None and not self._failure.done():
+                self._failure.set_exception(error)
+
+    # Partitions come and go.
+
+    async def create(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
+        """Make a new partition, or open the one that a call which was cut short has made."""
+        partition_log = await self._sync_threads.run(lambda: self._startup.open_one(id, config))
+        self.logs[id] = partition_log
+        return partition_log
+
+    async def delete(self, id: PartitionId) -> None:
+        """Move a partition's files into the trash, and empty that."""
+        partition_log = self.logs.pop(id, None)
+        self.refused.pop(id, None)
+        if partition_log is not None:
+            partition_log.delete()
+            partition_log.listener()
+            await self.committer.forget(partition_log)
+            for segment in partition_log.segments:
+                if not segment.is_synced:
+                    self.files.release(segment.path)
+            self.files.close_under(partition_log.directory)
+        async with self._trash_lock:
+            await self._sync_threads.run(lambda: self._startup.discard_partition(id))
+
+    async def truncate(self, partition_log: PartitionLog, offset: Offset) -> None:
+        """Cut a log back to an offset, or to the start of the batch that holds it. Its owner appends nothing now."""
+        if offset >= partition_log.end_offset:
+            return
+        await self.committer.flush(partition_log)
+        partition_log.check_usable()
+        async with self.committer.lock(partition_log):
+
+            def find() -> tuple[Segment, int, Offset]:
+                found = scan_to(partition_log, offset)
+                partition_log.load_index(found[0])
+                return found
+
+            segment, position, base = await self._read_threads.run(find)
+            plan = plan_truncation(partition_log, segment, position, base, journal_sequence=self._journal.sequence)
+            await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
+
+    # Reading.
+
+    def try_read(self, reads: Reads[T]) -> "T | Cold":
+        """Run a read as far as the page cache carries it."""
+        try:
+            need = next(reads)
+            while isinstance(need, ReadAt):
+                data = self.files.get(need.path).pread_cached(need.position, need.size)
+                if data is None:
+                    break
+                need = reads.send(data)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        return Cold(reads, need)
+
+    async def read(self, reads: Reads[T]) -> T:
+        """Run a read to its end, in a thread where it has to wait."""
+        result = self.try_read(reads)
+        while isinstance(result, Cold):
+            result = await self._read_on(result)
+        return result
+
+    async def _read_on(self, cold: Cold) -> Any:
+        need = cold.need
+        if isinstance(need, ReadAt):
+            file = self.files.hold(need.path)
+            try:
+                data = await self._read_threads.run(partial(file.pread, need.position, need.size))
+            finally:
+                self.files.release(need.path)
+        else:
+            await self._read_threads.run(need.call)
+            data = b""
+        try:
+            return Cold(cold.reads, cold.reads.send(data))
+        except StopIteration as stop:
+            return stop.value
+
+    # Looking after them.
+
+    async def checkpoint(self, partition_log: PartitionLog, *, shutdown_id: str = "") -> None:
+        """Sync a log and write down where it stands, so that the next start need not read it."""
+        async with self.committer.lock(partition_log):
+            if partition_log.broken is not None:
+                return
+            flush = partition_log.plan_flush()
+            plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
+            try:
+                await self._sync_threads.run(lambda: flush.run(self._disk))
+            except OSError as error:
+                partition_log.flushed(flush, error)
+                partition_log.listener()
+                return
+            partition_log.flushed(flush)
+            partition_log.listener()
+            try:
+                await self._sync_threads.run(lambda: plan.run(self._disk))
+            except OSError as error:
+                # Nothing is lost: the last checkpoint still holds. The indexes on disk are in doubt.
+                log.warning("checkpoint failed", extra={"directory": partition_log.directory, "error": str(error)})
+                for segment in partition_log.segments:
+                    if segment.index is not None:
+                        segment.index.forget_saved()
+            else:
+                checkpointed(partition_log, plan)
+
+    async def maintain(self, partition_log: PartitionLog, *, floor: Offset) -> None:
+        """Roll, checkpoint and expire one log, as far as each is due."""
+        if partition_log.broken is not None:
+            return
+        now_ms = self._clock.wall_ms()
+        if needs_roll(partition_log, now_ms=now_ms):
+            partition_log.roll(now_ms=now_ms)
+        rolled = partition_log.recovery_base < partition_log.active.base_offset
+        if rolled or partition_log.bytes_since_checkpoint >= self._config.checkpoint_bytes:
+            await self.checkpoint(partition_log)
+        async with self.committer.lock(partition_log):
+            stems = []
+            while True:
+                stems += [segment.stem for segment in expire(partition_log, floor=floor, now_ms=now_ms)]
+                oldest = partition_log.segments[0]
+                if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
+                    break
+                await self._read_threads.run(partial(partition_log.load_index, oldest))
+        if stems:
+            async with self._trash_lock:
+                await self._sync_threads.run(lambda: self._startup.discard_segments(stems))
+
+    async def _maintain_always(self) -> None:
+        while True:
+            await self._clock.sleep(self._config.maintenance_interval_ms)
+            for partition_log in list(self.logs.values()):
+                if partition_log.id in self.logs:
+                    await self.maintain(partition_log, floor=partition_log.durable_offset)
+
+    async def _watch_space(self) -> None:
+        elapsed_ms = 0
+        while True:
+            await self._clock.sleep(self._config.disk_check_interval_ms)
+            self._check_space()
+            elapsed_ms += self._config.disk_check_interval_ms
+            if elapsed_ms >= self._config.flush_interval_ms:
+                elapsed_ms = 0
+                for partition_log in list(self.logs.values()):
+                    if partition_log.config.durability is Durability.REPLICATED and partition_log.has_unsynced:
+                        await self.committer.flush(partition_log)
+
+    def _check_space(self) -> None:
+        is_full = self._disk.free_bytes(self._directory) < self._config.disk_reserve_bytes
+        if is_full != self.is_full:
+            self.is_full = is_full
+            if is_full:
+                log.error("disk reserve reached; sends are refused", extra={"directory": self._directory})
+            else:
+                log.warning("disk has space again; sends are accepted", extra={"directory": self._directory})

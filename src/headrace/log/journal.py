@@ -1,0 +1,262 @@
+"""The node's journal: one file whose sync makes the small appends of every partition durable.
+
+Syncs a second are the scarce thing. Small appends with durability `fsync` are written to their segment without a sync
+and, all of one turn together, to the journal with one. Two files are used in turn. When the active one is full, the
+other is taken, and the full one is free again once every segment that it speaks for was synced behind. The files are
+filled with zeros when they are made and overwritten in place ever after, so a sync has no metadata to write.
+
+    file    = header sector, records back to back
+    header  = magic "HRJF" | CRC-32C | generation uint64 | sequence of the first record uint64
+    record  = magic "HRJR" | CRC-32C | sequence uint64 | topic uuid | partition int32 | base offset int64
+              | length uint32 | whole batches
+
+A record's checksum is begun with the file's generation, so what an earlier use of the file left behind never checks.
+Sequences rise for ever. Replay takes the files in order of generation and, of each, the records up to the first that
+does not check: that one was being written when the node died, and nobody had been answered.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.host.disk import Disk, File, write_fully
+from headrace.model.batch import Buffer
+from headrace.model.ids import Offset, PartitionId
+from headrace.wire.crc import crc32c
+
+_SECTOR_BYTES = 512
+_FILE_HEADER = struct.Struct(">4sIQQ")
+_RECORD_HEADER = struct.Struct(">4sIQ16siqI")
+_FILE_MAGIC = b"HRJF"
+_RECORD_MAGIC = b"HRJR"
+_CRC_END = 8
+_FILL_BYTES = 1024 * 1024
+_FILE_COUNT = 2
+_SUFFIX = ".journal"
+
+RECORD_HEADER_BYTES = _RECORD_HEADER.size
+
+
+class JournalRecord(NamedTuple):
+    sequence: int
+    partition: PartitionId
+    base_offset: Offset
+    batches: bytes
+
+
+class JournalEntry(NamedTuple):
+    """Batches of one partition to be made durable."""
+
+    partition: PartitionId
+    base_offset: Offset
+    buffers: Sequence[Buffer]
+    size: int
+
+
+class JournalFile:
+    """One file and how far it is written."""
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.generation = 0
+        self.position = 0
+        self.is_free = True
+        self.is_retired = False
+
+
+class Journal:
+    """Blocks: call it from a thread, one call at a time."""
+
+    def __init__(self, disk: Disk, directory: str, *, file_bytes: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._files: list[JournalFile] = []
+        self._generation = 0
+        self._sequence = 0
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the last record."""
+        return self._sequence
+
+    # Start.
+
+    def open(self) -> list[JournalRecord]:
+        """Open the files that are there and return what they hold, in order."""
+        self._disk.make_directory(self._directory)
+        found: list[tuple[int, list[JournalRecord]]] = []
+        for name in self._disk.list_directory(self._directory):
+            if not name.endswith(_SUFFIX):
+                continue
+            file = self._disk.open(f"{self._directory}/{name}")
+            self._files.append(JournalFile(file))
+            header = _read_file_header(file)
+            if header is not None:
+                generation, first_sequence = header
+                records = list(_read_records(file, generation, first_sequence))
+                found.append((generation, records))
+                self._generation = max(self._generation, generation)
+                last = records[-1].sequence if records else first_sequence - 1
+                self._sequence = max(self._sequence, last)
+        found.sort(key=lambda pair: pair[0])
+        return [record for _, records in found for record in records]
+
+    def begin(self, *, sequence_min: int, keep: bool = False) -> None:
+        """Take a file for writing. What was replayed is durable elsewhere, so all files are free and all records void.
+
+        With `keep` the files stay as they are and new ones are taken: a partition that refused to open will need them.
+
+        `sequence_min` is the largest sequence that any partition's checkpoint names: none may be given out again, even
+        if the records that had them were lost.
+        """
+        self._sequence = max(self._sequence, sequence_min)
+        if keep:
+            for file in self._files:
+                file.is_retired, file.is_free = True, False
+        else:
+            self.clear()
+            for extra in self._files[_FILE_COUNT:]:
+                extra.file.close()
+                self._disk.remove(extra.file.path)
+            del self._files[_FILE_COUNT:]
+            for file in self._files:
+                self._fill(file)
+        while self._usable_count < _FILE_COUNT:
+            self._add_file()
+        self._start(next(file for file in self._files if file.is_free))
+
+    def clear(self) -> None:
+        """Void all records, by giving each file a generation under which none of them checks."""
+        for file in self._files:
+            self._start(file)
+            file.is_free = True
+
+    def _add_file(self) -> JournalFile:
+        names = set(self._disk.list_directory(self._directory))
+        name = next(name for n in range(len(names) + 1) if (name := f"{n}{_SUFFIX}") not in names)
+        added = JournalFile(self._disk.open(f"{self._directory}/{name}", create=True))
+        self._fill(added)
+        self._disk.sync_directory(self._directory)
+        self._files.append(added)
+        return added
+
+    def _fill(self, journal_file: JournalFile) -> None:
+        """Have every block of the file allocated, so that no later sync has to write where a block is."""
+        file = journal_file.file
+        position = file.size()
+        if position == self._file_bytes:
+            return
+        if position > self._file_bytes:
+            file.truncate(self._file_bytes)
+        zeros = bytes(_FILL_BYTES)
+        while position < self._file_bytes:
+            position += write_fully(file, [zeros[: self._file_bytes - position]], position)
+        file.fdatasync()
+
+    def _start(self, journal_file: JournalFile) -> None:
+        self._generation += 1
+        self._active = journal_file
+        journal_file.generation = self._generation
+        journal_file.position = _SECTOR_BYTES
+        journal_file.is_free = False
+        _write_file_header(journal_file.file, generation=self._generation, first_sequence=self._sequence + 1)
+        journal_file.file.fdatasync()
+
+    # Write.
+
+    def has_room(self, size: int) -> bool:
+        return self._active.position + size <= self._file_bytes
+
+    def can_switch(self) -> bool:
+        return any(file.is_free for file in self._files) or self._usable_count < _FILE_COUNT
+
+    @property
+    def _usable_count(self) -> int:
+        return sum(not file.is_retired for file in self._files)
+
+    def switch(self) -> int:
+        """Go over to a free file. Returns the full one's generation, for `release` or `retire`."""
+        full = self._active
+        free = next((file for file in self._files if file.is_free), None)
+        self._start(free or self._add_file())
+        return full.generation
+
+    def release(self, generation: int) -> None:
+        """Every segment that the file of this generation speaks for is synced: it may be written over."""
+        self._of(generation).is_free = True
+
+    def retire(self, generation: int) -> None:
+        """Keep a file as it is until the next start, for a partition that must be recovered. Another takes its turn."""
+        self._of(generation).is_retired = True
+
+    def _of(self, generation: int) -> JournalFile:
+        return next(file for file in self._files if file.generation == generation)
+
+    def write(self, entries: Sequence[JournalEntry]) -> None:
+        """Write one record for each entry and sync once. Room was asked for before."""
+        active = self._active
+        seed = struct.pack(">Q", active.generation)
+        buffers: list[Buffer] = []
+        for entry in entries:
+            self._sequence += 1
+            header = bytearray(_RECORD_HEADER.size)
+            _RECORD_HEADER.pack_into(
+                header,
+                0,
+                _RECORD_MAGIC,
+                0,
+                self._sequence,
+                entry.partition.topic_id.bytes,
+                entry.partition.partition,
+                entry.base_offset,
+                entry.size,
+            )
+            crc = crc32c(memoryview(header)[_CRC_END:], crc32c(seed))
+            for buffer in entry.buffers:
+                crc = crc32c(buffer, crc)
+            struct.pack_into(">I", header, 4, crc)
+            buffers.append(header)
+            buffers.extend(entry.buffers)
+        active.position += write_fully(active.file, buffers, active.position)
+        active.file.fdatasync()
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()
+
+
+def _write_file_header(file: File, *, generation: int, first_sequence: int) -> None:
+    body = struct.pack(">QQ", generation, first_sequence)
+    header = struct.pack(">4sI", _FILE_MAGIC, crc32c(body)) + body
+    write_fully(file, [header.ljust(_SECTOR_BYTES, b"\0")], 0)
+
+
+def _read_file_header(file: File) -> tuple[int, int] | None:
+    data = file.pread(0, _FILE_HEADER.size)
+    if len(data) < _FILE_HEADER.size:
+        return None
+    magic, crc, generation, first_sequence = _FILE_HEADER.unpack(data)
+    if magic != _FILE_MAGIC or crc != crc32c(data[_CRC_END:]):
+        return None
+    return generation, first_sequence
+
+
+def _read_records(file: File, generation: int, first_sequence: int) -> Iterator[JournalRecord]:
+    seed = crc32c(struct.pack(">Q", generation))
+    size = file.size()
+    position = _SECTOR_BYTES
+    expected = first_sequence
+    while position + _RECORD_HEADER.size <= size:
+        header = file.pread(position, _RECORD_HEADER.size)
+        magic, crc, sequence, topic_id, partition, base_offset, length = _RECORD_HEADER.unpack(header)
+        position += _RECORD_HEADER.size
+        if magic != _RECORD_MAGIC or sequence != expected or position + length > size:
+            return
+        batches = file.pread(position, length)
+        if crc32c(batches, crc32c(header[_CRC_END:], seed)) != crc:
+            return
+        yield JournalRecord(sequence, PartitionId(UUID(bytes=topic_id), partition), Offset(base_offset), batches)
+        position += length
+        expected += 1

@@ -1,0 +1,155 @@
+"""What is done to a log behind its users' backs: checkpoints, retention, truncation.
+
+Each has a part that decides and changes memory, on the event loop, and a part that blocks and touches only files that
+nobody else writes, in a thread. The order in which things become durable:
+
+    segments, then indexes, epochs and snapshots, then the checkpoint that vouches for all of them,
+    and only then may a file go that the last checkpoint still spoke of.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.host.disk import Disk, write_atomically, write_fully
+from headrace.log import checkpoint as checkpoint_file
+from headrace.log import snapshots
+from headrace.log.checkpoint import Checkpoint
+from headrace.log.index import IndexBlocks
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import EPOCHS_NAME, FOLDS_DIRECTORY, cut_file
+from headrace.log.retention import SegmentFacts, count_expired
+from headrace.log.segment import INDEX_SUFFIX, TIMEINDEX_SUFFIX, Segment
+from headrace.log.snapshots import Snapshot
+from headrace.log.trash import Trash
+from headrace.model.ids import Offset
+from headrace.model.topic import UNLIMITED
+
+
+class CheckpointPlan(NamedTuple):
+    """What to write once every segment is synced up to the checkpoint's recovery point."""
+
+    directory: str
+    indexes: list[tuple[str, IndexBlocks]]
+    epochs: bytes
+    snapshots: Sequence[Snapshot]
+    checkpoint: Checkpoint
+
+    def run(self, disk: Disk) -> None:
+        """Blocks."""
+        for stem, blocks in self.indexes:
+            _write_at(disk, stem + INDEX_SUFFIX, blocks.positions[0], blocks.by_offset)
+            _write_at(disk, stem + TIMEINDEX_SUFFIX, blocks.positions[1], blocks.by_time)
+        write_atomically(disk, self.directory, EPOCHS_NAME, self.epochs)
+        folds = f"{self.directory}/{FOLDS_DIRECTORY}"
+        for snapshot in self.snapshots:
+            snapshots.save(disk, folds, snapshot)
+        write_atomically(disk, self.directory, checkpoint_file.NAME, checkpoint_file.encode(self.checkpoint))
+        for snapshot in self.snapshots:
+            snapshots.remove_others(disk, folds, snapshot.name, keep=snapshot.offset)
+
+
+def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id: str = "") -> CheckpointPlan:
+    """Take down the log's state as of now. The segments must be flushed up to its end before the plan is run."""
+    active = log.active
+    assert active.index is not None
+    indexes = []
+    for segment in log.segments:
+        index = segment.index
+        if index is None or (index.is_sealed and not index.has_unsaved):
+            continue
+        sealed_at = segment.next_offset if segment is not active and not index.is_sealed else None
+        if index.has_unsaved or sealed_at is not None:
+            indexes.append((segment.stem, index.take_unsaved(sealed_at=sealed_at)))
+    log.bytes_since_checkpoint = 0
+    return CheckpointPlan(
+        directory=log.directory,
+        indexes=indexes,
+        epochs=log.epochs.encode(),
+        snapshots=folds,
+        checkpoint=Checkpoint(
+            log_start=log.start_offset,
+            recovery_point=log.end_offset,
+            recovery_segment=active.base_offset,
+            recovery_position=active.size,
+            journal_sequence=log.journal_sequence,
+            shutdown_id=shutdown_id,
+            max_timestamp_ms=active.index.max_timestamp_ms,
+            index_count=len(active.index),
+        ),
+    )
+
+
+def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
+    """Note that a plan is durable."""
+    log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
+    log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
+
+
+def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
+    """Whether the active segment is too old to go on, by its own age or because all of it is past retention."""
+    active = log.active
+    if active.is_empty:
+        return False
+    assert active.index is not None
+    newest_ms = active.index.max_timestamp_ms
+    expired = log.config.retention_ms != UNLIMITED and 0 <= newest_ms < now_ms - log.config.retention_ms
+    deleted = log.start_offset >= log.end_offset
+    return expired or deleted or now_ms - active.created_ms >= log.config.segment_ms_max
+
+
+def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> list[Segment]:
+    """Forget the segments that retention lets go; the caller moves their files away."""
+    # The segment that the checkpoint names stays, or an unclean start would miss it.
+    floor = min(floor, log.recovery_base)
+    facts = [SegmentFacts(s.next_offset, s.size, s.max_timestamp_ms) for s in log.segments[:-1]]
+    count = count_expired(
+        facts, log.config, active_bytes=log.active.size, log_start=log.start_offset, floor=floor, now_ms=now_ms
+    )
+    return log.drop_segments(count)
+
+
+class TruncationPlan(NamedTuple):
+    """The files' side of a cut that memory has made already.
+
+    The checkpoint comes first. It lowers the recovery point, so that a crash in the middle finds a tail to be checked
+    and not damage, and it voids the journal's records of this partition, so that none of what is cut comes back.
+    """
+
+    checkpoint: CheckpointPlan
+    path: str
+    size: int
+    later_stems: list[str]
+
+    def run(self, disk: Disk, trash: Trash) -> None:
+        """Blocks."""
+        self.checkpoint.run(disk)
+        for stem in reversed(self.later_stems):
+            trash.take_segment(stem)
+        cut_file(disk, self.path, self.size)
+        folds = f"{self.checkpoint.directory}/{FOLDS_DIRECTORY}"
+        snapshots.remove_above(disk, folds, self.checkpoint.checkpoint.recovery_point)
+
+
+def plan_truncation(
+    log: PartitionLog, segment: Segment, position: int, offset: Offset, *, journal_sequence: int
+) -> TruncationPlan:
+    """Cut a flushed log back to a batch boundary, in memory; the plan does the same to its files."""
+    later = log.cut(segment, position, offset)
+    log.journal_sequence = journal_sequence
+    log.recovery_base = min(log.recovery_base, segment.base_offset)
+    return TruncationPlan(
+        checkpoint=plan_checkpoint(log, ()),
+        path=segment.path,
+        size=position,
+        later_stems=[gone.stem for gone in later],
+    )
+
+
+def _write_at(disk: Disk, path: str, position: int, data: bytes) -> None:
+    """Replace a file from a position on. Not synced: indexes are a cache, and each block has its checksum."""
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(position)
+        write_fully(file, [data], position)
+    finally:
+        file.close()

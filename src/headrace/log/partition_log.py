@@ -1,0 +1,361 @@
+"""One partition's log: segments back to back, appended to by one writer.
+
+Theory of operation. Four offsets, in this order:
+
+    start_offset <= recovery_point <= durable_offset <= end_offset
+
+Everything below `end_offset` is in the page cache, below `durable_offset` on stable storage (in the segment, or in the
+node's journal), and below `recovery_point` on stable storage in the segment itself, with a checkpoint that says so.
+Only whole batches are ever appended, so all four are batch boundaries, except that `start_offset` may stand inside a
+batch after records were deleted.
+
+This class changes memory and writes to the page cache; it syncs nothing. What must be synced for a promise to hold is
+handed out as a plan (`plan_flush`), carried out by the driver in a thread, and reported back (`flushed`). After a write
+or a sync failed in a way that leaves the file in doubt, the log is `broken`: it refuses everything until it is opened
+again and recovered (failure rows 15 and 22).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headrace.host.disk import Disk, File, write_fully
+from headrace.log.epochs import EpochTable
+from headrace.log.files import Files
+from headrace.log.index import SparseIndex
+from headrace.log.reader import Blocking, Located, Reads, Slice, find_offset, find_time, read_batches
+from headrace.log.segment import Segment
+from headrace.log.snapshots import Snapshot
+from headrace.model.batch import NO_TIMESTAMP, BatchHeader, assign
+from headrace.model.errors import DiskFullError, OffsetOutOfRangeError, PartitionOfflineError, UnknownTopicError
+from headrace.model.ids import Epoch, Offset, PartitionId
+from headrace.model.topic import TopicConfig
+
+# Closed segments whose index stays in memory, for each partition.
+_INDEX_COUNT_MAX = 4
+
+
+class Incoming(NamedTuple):
+    """A checked batch about to be stored. The log writes offset and epoch into its bytes."""
+
+    header: BatchHeader
+    data: memoryview
+
+
+class FlushPlan(NamedTuple):
+    """Files to sync so that everything below `upto` is durable."""
+
+    upto: Offset
+    sizes: list[tuple[Segment, int]]
+    files: list[File]
+    active: Segment
+    directory: str | None  # to be synced too, where the active segment's name is not yet durable
+
+    def run(self, disk: Disk) -> None:
+        """Blocks. Oldest first, so that what is durable is always a prefix."""
+        for file in self.files:
+            file.fdatasync()
+        if self.directory is not None:
+            disk.sync_directory(self.directory)
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""
+
+
+class PartitionLog:
+    def __init__(
+        self,
+        *,
+        id: PartitionId,
+        directory: str,
+        config: TopicConfig,
+        disk: Disk,
+        files: Files,
+        segments: list[Segment],
+        epochs: EpochTable,
+        start_offset: Offset,
+        load_index: Callable[[Segment], SparseIndex],  # blocks
+    ) -> None:
+        self.id = id
+        self.directory = directory
+        self.config = config
+        self.disk = disk
+        self.files = files
+        self.segments = segments
+        self.epochs = epochs
+        self.start_offset = start_offset
+        self.end_offset = segments[-1].next_offset
+        self.durable_offset = self.end_offset
+        self.covered_offset = self.end_offset  # durable, or on its way there in the journal or a flush
+        self.recovery_point = Offset(0)
+        self.recovery_base = segments[0].base_offset  # of the segment that an unclean start reads first
+        self.journal_sequence = 0
+        # Whether bytes were found torn at the end when the log was opened: such a replica may lack what it promised.
+        self.was_torn = False
+        self.bytes_since_checkpoint = 0
+        self.broken: Exception | None = None
+        self.is_deleted = False
+        # Called when durable_offset has grown or the log has broken.
+        self.listener: Callable[[], None] = _nobody
+        # State of the folds at end_offset, for a checkpoint.
+        self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
+        self._load_index = load_index
+        self._bases = [segment.base_offset for segment in segments]
+        self._directory_is_synced = True
+
+    # What is there.
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def has_unsynced(self) -> bool:
+        return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
+
+    def delete(self) -> None:
+        """Refuse everything from now on; the caller moves the directory away."""
+        self.is_deleted = True
+        self.broken = self.broken or UnknownTopicError("this partition was deleted; refresh metadata")
+
+    def check_usable(self) -> None:
+        if isinstance(self.broken, UnknownTopicError):
+            raise self.broken
+        if self.broken is not None:
+            raise PartitionOfflineError(
+                f"{self.directory} is offline on this node since its disk failed ({self.broken}); "
+                "check the disk and restart the node, which recovers the partition from its files"
+            )
+
+    # Append.
+
+    def append(self, batches: Sequence[Incoming], *, epoch: Epoch, now_ms: int) -> list[Offset]:
+        """Give offsets to batches and write them to the page cache in one call; return their base offsets.
+
+        All or nothing: on an error the file is as it was, or the log is broken.
+        """
+        self.check_usable()
+        size = sum(len(batch.data) for batch in batches)
+        segment = self.active
+        if segment.size and (
+            segment.size + size > self.config.segment_bytes_max
+            or now_ms - segment.created_ms >= self.config.segment_ms_max
+        ):
+            segment = self.roll(now_ms=now_ms)
+        offsets = []
+        offset = self.end_offset
+        for header, data in batches:
+            assign(data, 0, offset, epoch)
+            offsets.append(offset)
+            offset = Offset(offset + header.last_offset_delta + 1)
+        self._write(segment, [batch.data for batch in batches])
+        index, position = segment.index, segment.size
+        assert index is not None
+        self.epochs.assign(epoch, self.end_offset)
+        for base, batch in zip(offsets, batches, strict=True):
+            index.add(base, position, batch.header.max_timestamp_ms)
+            position += len(batch.data)
+        segment.mark_verified(segment.size, position)
+        segment.size = position
+        segment.next_offset = self.end_offset = offset
+        self.bytes_since_checkpoint += size
+        return offsets
+
+    def append_stored(self, header: BatchHeader, data: memoryview, *, now_ms: int) -> None:
+        """Append a batch that has its offset and epoch: one from the journal, or from a leader."""
+        assert header.base_offset == self.end_offset, f"{header.base_offset} does not follow {self.end_offset}"
+        self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms)
+
+    def _write(self, segment: Segment, buffers: list[memoryview]) -> None:
+        if segment.is_synced:
+            # Held open while it has unsynced bytes: see files.py.
+            self.files.hold(segment.path)
+            segment.is_synced = False
+        file = self.files.get(segment.path)
+        try:
+            write_fully(file, buffers, segment.size)
+        except OSError as error:
+            try:
+                file.truncate(segment.size)
+            except OSError as second:
+                self.broken = second
+                raise PartitionOfflineError(
+                    f"{segment.path} failed to be written ({error}) and to be cut back ({second}); "
+                    "check the disk and restart the node"
+                ) from error
+            raise DiskFullError(
+                f"{segment.path} could not be written: {error.strerror}; nothing of this send was stored. "
+                "Free disk space or add a disk, then retry"
+            ) from error
+
+    def roll(self, *, now_ms: int) -> Segment:
+        """Begin a new segment at the end."""
+        segment = Segment(
+            self.directory, self.end_offset, index=SparseIndex(self.config.index_interval_bytes), created_ms=now_ms
+        )
+        try:
+            file = self.files.create(segment.path)
+            file.truncate(0)
+        except OSError as error:
+            raise DiskFullError(f"{segment.path} could not be created: {error.strerror}; free disk space") from error
+        self._directory_is_synced = False
+        self.segments.append(segment)
+        self._bases.append(segment.base_offset)
+        return segment
+
+    # Flush.
+
+    def plan_flush(self) -> FlushPlan:
+        """What to sync so that everything appended so far is durable in the segments."""
+        self.check_usable()
+        dirty = [segment for segment in self.segments if not segment.is_synced]
+        return FlushPlan(
+            upto=self.end_offset,
+            sizes=[(segment, segment.size) for segment in dirty],
+            files=[self.files.hold(segment.path) for segment in dirty],
+            active=self.active,
+            directory=None if self._directory_is_synced else self.directory,
+        )
+
+    def flushed(self, plan: FlushPlan, error: Exception | None = None) -> None:
+        """Note the end of a plan. A failed sync is never tried again: nobody knows what it left (failure row 15)."""
+        for segment, size in plan.sizes:
+            self.files.release(segment.path)
+            if error is None and segment.size == size and not segment.is_synced:
+                segment.is_synced = True
+                self.files.release(segment.path)
+        if error is not None:
+            self.broken = self.broken or error
+            return
+        if plan.active is self.active:
+            self._directory_is_synced = True
+        self.durable_offset = max(self.durable_offset, plan.upto)
+
+    # Read.
+
+    def read(self, offset: Offset, *, bytes_max: int, upto: Offset, whole_first: bool = True) -> Reads[Slice]:
+        """Whole batches from the one that holds an offset, below `upto`."""
+        self.check_usable()
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is outside {self.start_offset} to {self.end_offset}",
+                start=self.start_offset,
+                end=self.end_offset,
+            )
+        at = self._floor(offset)
+        while offset < upto and at < len(self.segments):
+            segment = self.segments[at]
+            if not segment.is_empty:
+                yield from self._need_index(segment)
+                found = yield from read_batches(
+                    segment,
+                    max(offset, segment.base_offset),
+                    bytes_max=bytes_max,
+                    upto=upto,
+                    whole_first=whole_first,
+                    epochs=self.epochs,
+                )
+                if found is not None:
+                    return found
+            at += 1
+        return Slice(b"", offset)
+
+    def bytes_from(self, offset: Offset) -> int:
+        """About how many bytes lie between an offset and the end: what a waiting reader compares with its minimum."""
+        at = self._floor(offset)
+        segment = self.segments[at]
+        hint = segment.hint(offset)
+        if hint is None:
+            entry = segment.index.floor(offset) if segment.index else None
+            hint = entry.position if entry else 0
+        return segment.size - hint + sum(later.size for later in self.segments[at + 1 :])
+
+    def find_time(self, timestamp_ms: int, *, upto: Offset) -> Reads[Located | None]:
+        """The first batch below `upto` that holds a message at or after a time."""
+        self.check_usable()
+        for segment in list(self.segments[self._floor(self.start_offset) :]):
+            if segment.is_empty:
+                continue
+            index = yield from self._need_index(segment)
+            if index.max_timestamp_ms >= timestamp_ms:
+                located = yield from find_time(segment, timestamp_ms, self.start_offset)
+                if located is not None:
+                    return located if located.header.base_offset < upto else None
+        return None
+
+    def locate(self, offset: Offset) -> Reads[Located | None]:
+        """The batch that holds an offset."""
+        segment = self.segments[self._floor(offset)]
+        yield from self._need_index(segment)
+        return (yield from find_offset(segment, offset))
+
+    def max_timestamp_ms(self) -> Reads[int]:
+        """Largest timestamp in the log."""
+        largest = NO_TIMESTAMP
+        for segment in list(self.segments):
+            index = yield from self._need_index(segment)
+            largest = max(largest, index.max_timestamp_ms)
+        return largest
+
+    def _floor(self, offset: Offset) -> int:
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def _need_index(self, segment: Segment) -> Reads[SparseIndex]:
+        if segment.index is None:
+            spare = [s for s in self.segments[:-1] if s.index is not None and s.index.is_sealed]
+            for old in spare[: max(len(spare) - _INDEX_COUNT_MAX + 1, 0)]:
+                old.drop_index()
+            yield Blocking(lambda: self.load_index(segment))
+        assert segment.index is not None
+        return segment.index
+
+    def load_index(self, segment: Segment) -> None:
+        """Blocks."""
+        if segment.index is None:
+            segment.index = self._load_index(segment)
+
+    # What maintenance changes.
+
+    def drop_segments(self, count: int) -> list[Segment]:
+        """Forget the oldest segments; the caller moves their files away. The active one always stays."""
+        assert count < len(self.segments)
+        dropped = self.segments[:count]
+        for segment in dropped:
+            self._let_go(segment)
+        del self.segments[:count], self._bases[:count]
+        self.raise_start(self.segments[0].base_offset)
+        return dropped
+
+    def raise_start(self, offset: Offset) -> None:
+        if offset > self.start_offset:
+            self.start_offset = offset
+            self.epochs.trim_to(offset)
+
+    def cut(self, segment: Segment, position: int, offset: Offset) -> list[Segment]:
+        """Forget everything from a byte of a segment on. May block for its index.
+
+        Returns the segments after it, for the caller to move away.
+        """
+        at = self.segments.index(segment)
+        later = self.segments[at + 1 :]
+        for gone in later:
+            self._let_go(gone)
+        del self.segments[at + 1 :], self._bases[at + 1 :]
+        self.load_index(segment)
+        segment.truncate_to(position, offset)
+        self.end_offset = offset
+        self.durable_offset = self.covered_offset = min(self.durable_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.epochs.truncate_to(offset)
+        return later
+
+    def _let_go(self, segment: Segment) -> None:
+        if not segment.is_synced:
+            segment.is_synced = True
+            self.files.release(segment.path)
+        self.files.close(segment.path)

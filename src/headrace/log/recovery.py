@@ -1,0 +1,361 @@
+"""Opening a partition from its files. Blocks.
+
+After a clean stop the checkpoint says where the log ends, and no message is read. Otherwise everything above the
+recovery point is read again: the first batch there that does not check is where the crash tore the log, and it is cut
+there. Below the recovery point nothing is cut: what is wrong there was once right and synced, so it is damage, which is
+reported with file, position, expected and found (failure rows 16 and 17).
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace.host.disk import Disk, File, read_file
+from headrace.log import checkpoint as checkpoint_file
+from headrace.log.checkpoint import Checkpoint
+from headrace.log.epochs import EpochTable
+from headrace.log.files import Files
+from headrace.log.index import SparseIndex
+from headrace.log.partition_log import PartitionLog
+from headrace.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIMEINDEX_SUFFIX,
+    Segment,
+    check_crc,
+    check_header,
+    segment_name,
+)
+from headrace.log.trash import Trash
+from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
+from headrace.model.errors import CorruptLogError
+from headrace.model.ids import Epoch, Offset, PartitionId
+from headrace.model.topic import TopicConfig
+
+FOLDS_DIRECTORY = "folds"
+EPOCHS_NAME = "epochs"
+
+_CHUNK_BYTES = 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class Opening(NamedTuple):
+    """What opening any partition of this node takes."""
+
+    disk: Disk
+    files: Files
+    trash: Trash
+    shutdown_id: str  # of the node's last clean stop; empty after a crash
+    now_ms: int
+
+
+class Scanned(NamedTuple):
+    """How far a segment is whole."""
+
+    position: int
+    next_offset: Offset
+    problem: CorruptLogError | None
+
+
+def create_log(id: PartitionId, directory: str, config: TopicConfig, opening: Opening) -> PartitionLog:
+    """Make a new, empty partition whose name and first file are durable."""
+    disk = opening.disk
+    disk.make_directory(f"{directory}/{FOLDS_DIRECTORY}")
+    segment = Segment(directory, Offset(0), index=SparseIndex(config.index_interval_bytes), created_ms=opening.now_ms)
+    disk.open(segment.path, create=True).close()
+    disk.sync_directory(directory)
+    disk.sync_directory(directory.rpartition("/")[0])
+    return _assemble(id, directory, config, opening, [segment], EpochTable(), Offset(0))
+
+
+def open_log(id: PartitionId, directory: str, config: TopicConfig, opening: Opening) -> PartitionLog:
+    """Open a partition that is there."""
+    point, trusted = _read_checkpoint(opening.disk, directory)
+    segments = _find_segments(directory, opening)
+    if not segments:
+        if point.recovery_point > 0:
+            raise CorruptLogError(
+                file=directory, position=0, expected="segment files", found="none", what="partition directory"
+            )
+        return create_log(id, directory, config, opening)
+    last = segments[-1]
+    is_clean = (
+        point.shutdown_id != ""
+        and point.shutdown_id == opening.shutdown_id
+        and last.base_offset == point.recovery_segment
+        and last.size == point.recovery_position
+    )
+    epochs = _read_epochs(segments, point, opening)
+    log_start = Offset(max(point.log_start, segments[0].base_offset))
+    if is_clean:
+        last.next_offset = Offset(point.recovery_point)
+        partition_log = _assemble(id, directory, config, opening, segments, epochs, log_start)
+        last.index = load_index(opening.disk, last, config.index_interval_bytes, known=point)
+    else:
+        partition_log = _recover(id, directory, config, opening, segments, epochs, log_start, point, trusted)
+    partition_log.recovery_point = Offset(point.recovery_point)
+    partition_log.recovery_base = Offset(point.recovery_segment)
+    partition_log.journal_sequence = point.journal_sequence
+    return partition_log
+
+
+def _assemble(
+    id: PartitionId,
+    directory: str,
+    config: TopicConfig,
+    opening: Opening,
+    segments: list[Segment],
+    epochs: EpochTable,
+    log_start: Offset,
+) -> PartitionLog:
+    return PartitionLog(
+        id=id,
+        directory=directory,
+        config=config,
+        disk=opening.disk,
+        files=opening.files,
+        segments=segments,
+        epochs=epochs,
+        start_offset=log_start,
+        load_index=lambda segment: load_index(opening.disk, segment, config.index_interval_bytes),
+    )
+
+
+def _read_checkpoint(disk: Disk, directory: str) -> tuple[Checkpoint, bool]:
+    """The checkpoint, and whether it can be trusted. A new partition has none, which is as good as an empty one."""
+    path = f"{directory}/{checkpoint_file.NAME}"
+    if not disk.exists(path):
+        return Checkpoint(), True
+    try:
+        return checkpoint_file.decode(read_file(disk, path), path), True
+    except CorruptLogError as error:
+        log.warning("checkpoint is damaged; reading the whole partition", extra={"file": path, "error": str(error)})
+        return Checkpoint(), False
+
+
+def _find_segments(directory: str, opening: Opening) -> list[Segment]:
+    bases = sorted(
+        int(name.removesuffix(LOG_SUFFIX))
+        for name in opening.disk.list_directory(directory)
+        if name.endswith(LOG_SUFFIX)
+    )
+    segments: list[Segment] = []
+    for base in bases:
+        segment = Segment(directory, Offset(base), index=None, created_ms=opening.now_ms)
+        file = opening.disk.open(segment.path)
+        segment.size = file.size()
+        file.close()
+        if segments:
+            segments[-1].next_offset = segment.base_offset
+        segments.append(segment)
+    return segments
+
+
+def _recover(
+    id: PartitionId,
+    directory: str,
+    config: TopicConfig,
+    opening: Opening,
+    segments: list[Segment],
+    epochs: EpochTable,
+    log_start: Offset,
+    point: Checkpoint,
+    trusted: bool,
+) -> PartitionLog:
+    at = next((i for i, s in enumerate(segments) if s.base_offset == point.recovery_segment), None)
+    if at is None and point.recovery_point == 0:
+        at = 0  # never checkpointed, and what was older is gone by retention
+    if at is None or segments[at].size < point.recovery_position:
+        raise CorruptLogError(
+            file=f"{directory}/{segment_name(point.recovery_segment)}{LOG_SUFFIX}",
+            position=point.recovery_position,
+            expected="bytes that were synced",
+            found="none" if at is None else f"a file of {segments[at].size} bytes",
+            what="content",
+        )
+    first = segments[at]
+    offset = Offset(max(point.recovery_point, first.base_offset))
+    position = point.recovery_position
+    problem: CorruptLogError | None = None
+    for segment in segments[at:]:
+        if segment.base_offset != offset and segment is not first:
+            break
+        known = point if segment is first else Checkpoint()
+        segment.index = load_index(opening.disk, segment, config.index_interval_bytes, known=known)
+        file = opening.disk.open(segment.path)
+        try:
+            scanned = scan(file, segment, position, offset, epochs)
+            # What was read may be in the page cache only, for all that is known.
+            if scanned.problem is None:
+                file.fdatasync()
+        finally:
+            file.close()
+        segment.truncate_to(scanned.position, scanned.next_offset)
+        offset, position, problem, at = scanned.next_offset, 0, scanned.problem, segments.index(segment)
+        if problem is not None:
+            break
+    whole, torn = segments[: at + 1], segments[at + 1 :]
+    if problem is not None and not trusted:
+        raise problem
+    last = whole[-1]
+    was_torn = problem is not None or bool(torn)
+    if was_torn:
+        log.warning(
+            "cut a torn tail",
+            extra={"file": last.path, "position": last.size, "found": str(problem), "later": len(torn)},
+        )
+        # From the last one back, so that a crash in between leaves no hole that looks like a log.
+        for segment in reversed(torn):
+            opening.trash.take_segment(segment.stem)
+        cut_file(opening.disk, last.path, last.size)
+    partition_log = _assemble(id, directory, config, opening, whole, epochs, min(log_start, offset))
+    partition_log.was_torn = was_torn
+    partition_log.bytes_since_checkpoint = partition_log.size_bytes if point.recovery_point == 0 else 1
+    return partition_log
+
+
+def scan(file: File, segment: Segment, position: int, offset: Offset, epochs: EpochTable) -> Scanned:
+    """Check batch after batch, and note each in the index and the epochs, up to the first that is not whole."""
+    size = segment.size
+    assert segment.index is not None
+    chunk = b""
+    chunk_position = position
+    while position < size:
+        at = position - chunk_position
+        try:
+            if at + HEADER_SIZE > len(chunk):
+                chunk = file.pread(position, _CHUNK_BYTES)
+                chunk_position, at = position, 0
+            header = _whole_header(chunk, at, segment.path, position, size, offset)
+            if at + header.size > len(chunk):
+                chunk = file.pread(position, max(header.size, _CHUNK_BYTES))
+                chunk_position, at = position, 0
+            check_crc(header, memoryview(chunk)[at:], path=segment.path, position=position)
+            if header.leader_epoch < epochs.latest:
+                raise CorruptLogError(
+                    file=segment.path,
+                    position=position + 12,
+                    expected=f"{epochs.latest} or more",
+                    found=header.leader_epoch,
+                    what="leader epoch",
+                )
+        except CorruptLogError as error:
+            return Scanned(position, offset, error)
+        epochs.assign(Epoch(header.leader_epoch), offset)
+        segment.index.add(offset, position, header.max_timestamp_ms)
+        segment.mark_verified(position, position + header.size)
+        position += header.size
+        offset = header.next_offset
+    return Scanned(position, offset, None)
+
+
+def _whole_header(chunk: bytes, at: int, path: str, position: int, size: int, offset: Offset) -> BatchHeader:
+    if len(chunk) - at < HEADER_SIZE:
+        raise CorruptLogError(
+            file=path, position=position, expected="a whole header", found=f"{len(chunk) - at} bytes", what="end"
+        )
+    header = read_header(chunk, at)
+    check_header(header, path=path, position=position, size_left=size - position, expected_offset=offset)
+    return header
+
+
+def load_index(disk: Disk, segment: Segment, interval_bytes: int, *, known: Checkpoint | None = None) -> SparseIndex:
+    """The index of a segment, from its files, or from the log's headers where those do not check or say less.
+
+    `known` says how far the segment that will be appended to was synced; a closed one is whole.
+    """
+    end = segment.size if known is None else known.recovery_position
+    index = SparseIndex.load(
+        _read_if_there(disk, segment.stem + INDEX_SUFFIX),
+        _read_if_there(disk, segment.stem + TIMEINDEX_SUFFIX),
+        interval_bytes=interval_bytes,
+        position_max=end,
+    )
+    if index.is_sealed and known is None and index.sealed_at == segment.next_offset:
+        return index
+    index.is_sealed = False
+    if known is not None and known.index_count == len(index):
+        index.max_timestamp_ms = known.max_timestamp_ms
+    else:
+        _walk_into(disk, segment, index, end)
+    return index
+
+
+def _walk_into(disk: Disk, segment: Segment, index: SparseIndex, end: int) -> None:
+    """Add what is missing after the last entry, from the headers."""
+    last = index.last
+    position, offset = (last.position, last.offset) if last else (0, segment.base_offset)
+    file = disk.open(segment.path)
+    try:
+        for found, at in headers(file, segment.path, position, end, offset):
+            index.add(Offset(found.base_offset), at, found.max_timestamp_ms)
+    finally:
+        file.close()
+
+
+def headers(file: File, path: str, position: int, end: int, offset: Offset) -> Iterator[tuple[BatchHeader, int]]:
+    """Every header from a position to another, with its position."""
+    chunk = b""
+    chunk_position = position
+    while position < end:
+        at = position - chunk_position
+        if at + HEADER_SIZE > len(chunk):
+            chunk = file.pread(position, min(64 * 1024, end - position))
+            chunk_position, at = position, 0
+        header = _whole_header(chunk, at, path, position, end, offset)
+        yield header, position
+        position += header.size
+        offset = header.next_offset
+
+
+def scan_to(partition_log: PartitionLog, offset: Offset) -> tuple[Segment, int, Offset]:
+    """Segment, position and base offset of the batch that holds an offset, from the headers."""
+    segment = next(s for s in reversed(partition_log.segments) if s.base_offset <= offset or s.base_offset == 0)
+    file = partition_log.disk.open(segment.path)
+    try:
+        for header, position in headers(file, segment.path, 0, segment.size, segment.base_offset):
+            if header.next_offset > offset:
+                return segment, position, Offset(header.base_offset)
+    finally:
+        file.close()
+    return segment, segment.size, segment.next_offset
+
+
+def cut_file(disk: Disk, path: str, size: int) -> None:
+    file = disk.open(path)
+    try:
+        file.truncate(size)
+        file.fdatasync()
+    finally:
+        file.close()
+
+
+def _read_if_there(disk: Disk, path: str) -> bytes:
+    return read_file(disk, path) if disk.exists(path) else b""
+
+
+def _read_epochs(segments: list[Segment], point: Checkpoint, opening: Opening) -> EpochTable:
+    """The epoch table up to the recovery point, from its file, or from the headers where that does not check."""
+    directory = segments[0].path.rpartition("/")[0]
+    path = f"{directory}/{EPOCHS_NAME}"
+    recovery_point = Offset(point.recovery_point)
+    try:
+        epochs = EpochTable.decode(_read_if_there(opening.disk, path), path) if recovery_point else EpochTable()
+    except CorruptLogError as error:
+        log.warning("epochs file is damaged; reading headers", extra={"file": path, "error": str(error)})
+        epochs = EpochTable()
+        for segment in segments:
+            end = segment.size
+            if segment.base_offset == point.recovery_segment:
+                end = point.recovery_position
+            elif segment.base_offset > recovery_point:
+                break
+            file = opening.disk.open(segment.path)
+            try:
+                for header, _ in headers(file, segment.path, 0, end, segment.base_offset):
+                    epochs.assign(Epoch(header.leader_epoch), Offset(header.base_offset))
+            finally:
+                file.close()
+    epochs.truncate_to(recovery_point)
+    return epochs

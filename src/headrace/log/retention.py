@@ -1,0 +1,50 @@
+"""Which of a log's oldest segments may go. Pure.
+
+Only whole segments go, oldest first, never the active one, and never anything at or above the floor: the lowest of the
+high watermark, the oldest open transaction and the oldest offset that some fold's durable snapshot does not cover.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.model.ids import Offset
+from headrace.model.topic import UNLIMITED, TopicConfig
+
+
+class SegmentFacts(NamedTuple):
+    """What retention looks at. Oldest first, without the active segment."""
+
+    next_offset: Offset
+    size: int
+    max_timestamp_ms: int | None  # None where it is not known yet
+
+
+def count_expired(
+    closed: Sequence[SegmentFacts],
+    config: TopicConfig,
+    *,
+    active_bytes: int,
+    log_start: Offset,
+    floor: Offset,
+    now_ms: int,
+) -> int:
+    """How many of the oldest closed segments are past the topic's age or size, or wholly below the log's start."""
+    bytes_left = active_bytes + sum(segment.size for segment in closed)
+    count = 0
+    for segment in closed:
+        bytes_left -= segment.size
+        deleted = segment.next_offset <= log_start
+        # A segment without timestamps is as old as nothing: only its size can make it go.
+        newest_ms = segment.max_timestamp_ms
+        aged = (
+            config.retention_ms != UNLIMITED
+            and newest_ms is not None
+            and newest_ms >= 0
+            and now_ms - newest_ms > config.retention_ms
+        )
+        # Like Kafka: a segment goes only if what is left without it still reaches the stated size.
+        crowded = config.retention_bytes != UNLIMITED and bytes_left >= config.retention_bytes
+        if segment.next_offset > floor or not (deleted or aged or crowded):
+            break
+        count += 1
+    return count

@@ -1,0 +1,55 @@
+"""Where folds keep their snapshots: `folds/<name>-<offset>.snapshot`. The bytes are the folds' own. Blocks."""
+
+import re
+from typing import NamedTuple
+
+from headrace.host.disk import Disk, read_file, write_atomically
+
+_NAME = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)-(?P<offset>\d{20})\.snapshot")
+
+
+class Snapshot(NamedTuple):
+    """A fold's state after every entry below an offset."""
+
+    name: str
+    offset: int
+    data: bytes
+
+
+def save(disk: Disk, directory: str, snapshot: Snapshot) -> None:
+    write_atomically(disk, directory, _file_name(snapshot.name, snapshot.offset), snapshot.data)
+
+
+def load(disk: Disk, directory: str, name: str, *, upto: int) -> list[Snapshot]:
+    """All snapshots of one fold that the log covers, newest first."""
+    return [
+        Snapshot(name, offset, read_file(disk, f"{directory}/{_file_name(name, offset)}"))
+        for found, offset in sorted(_listed(disk, directory), reverse=True)
+        if found == name and offset <= upto
+    ]
+
+
+def remove_others(disk: Disk, directory: str, name: str, *, keep: int) -> None:
+    """Remove a fold's snapshots but one. No sync: an old one that comes back is merely old."""
+    for found, offset in _listed(disk, directory):
+        if found == name and offset != keep:
+            disk.remove(f"{directory}/{_file_name(name, offset)}")
+
+
+def remove_above(disk: Disk, directory: str, upto: int) -> None:
+    """Remove every snapshot that speaks of entries which a truncation took away."""
+    for name, offset in _listed(disk, directory):
+        if offset > upto:
+            disk.remove(f"{directory}/{_file_name(name, offset)}")
+    disk.sync_directory(directory)
+
+
+def _file_name(name: str, offset: int) -> str:
+    return f"{name}-{offset:020d}.snapshot"
+
+
+def _listed(disk: Disk, directory: str) -> list[tuple[str, int]]:
+    if not disk.exists(directory):
+        return []
+    matches = (_NAME.fullmatch(entry) for entry in disk.list_directory(directory))
+    return [(match["name"], int(match["offset"])) for match in matches if match]

@@ -1,0 +1,150 @@
+"""The blocking half of a log store's start and stop.
+
+Start, in this order, each step repeatable after a crash in it:
+    take the clean-shutdown mark away, durably, so that a crash from here on is seen as one
+    open every partition and cut torn tails
+    replay the journal into the segments and sync them
+    void the journal
+Stop: every partition was flushed and checkpointed under a new shutdown id; void the journal, then write the mark.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from headrace.host.clock import Clock
+from headrace.host.disk import Disk, read_file, write_atomically
+from headrace.log.files import Files
+from headrace.log.journal import Journal, JournalRecord
+from headrace.log.maintenance import plan_checkpoint
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import Opening, create_log, open_log
+from headrace.log.trash import Trash
+from headrace.model.batch import read_header
+from headrace.model.errors import HeadraceError
+from headrace.model.ids import PartitionId
+from headrace.model.topic import TopicConfig
+
+log = logging.getLogger(__name__)
+
+PARTITIONS = "partitions"
+_MARK = "clean-shutdown"
+
+
+class Opened(NamedTuple):
+    logs: dict[PartitionId, PartitionLog]
+    refused: dict[PartitionId, HeadraceError]
+
+
+class Startup:
+    def __init__(self, *, disk: Disk, files: Files, journal: Journal, directory: str, clock: Clock) -> None:
+        self._disk = disk
+        self._files = files
+        self._journal = journal
+        self._directory = directory
+        self._clock = clock
+        self._shutdown_id = ""
+
+    @property
+    def trash(self) -> Trash:
+        return self._trash
+
+    def open_all(self, partitions: Mapping[PartitionId, TopicConfig]) -> Opened:
+        disk = self._disk
+        disk.make_directory(f"{self._directory}/{PARTITIONS}")
+        self._trash = Trash(disk, f"{self._directory}/trash")
+        disk.sync_directory(self._directory)
+        self._shutdown_id = self._take_mark()
+        self._trash.empty()
+        records = self._journal.open()
+        opened = Opened({}, {})
+        for id, config in partitions.items():
+            self._try_open(id, config, opened)
+        # A partition that the metadata does not know keeps what was acknowledged to it (failure row 20).
+        for record in records:
+            id = record.partition
+            if id not in opened.logs and id not in opened.refused and disk.exists(self.path(id)):
+                log.warning("partition is not in the metadata; its files are kept", extra={"directory": self.path(id)})
+                self._try_open(id, TopicConfig(), opened)
+        self._replay(records, opened.logs)
+        self._begin_journal(opened)
+        for id in [id for id in opened.logs if id not in partitions]:
+            self._files.close_under(opened.logs.pop(id).directory)
+        return opened
+
+    def _take_mark(self) -> str:
+        path = f"{self._directory}/{_MARK}"
+        if not self._disk.exists(path):
+            return ""
+        shutdown_id = read_file(self._disk, path).decode()
+        self._disk.remove(path)
+        self._disk.sync_directory(self._directory)
+        return shutdown_id
+
+    def path(self, id: PartitionId) -> str:
+        return f"{self._directory}/{PARTITIONS}/{id.directory}"
+
+    def open_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
+        """Open a partition, or make it."""
+        opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, self._clock.wall_ms())
+        opener = open_log if self._disk.exists(self.path(id)) else create_log
+        return opener(id, self.path(id), config, opening)
+
+    def _try_open(self, id: PartitionId, config: TopicConfig, opened: Opened) -> None:
+        try:
+            opened.logs[id] = self.open_one(id, config)
+        except HeadraceError as error:
+            log.critical("partition refused to open", extra={"directory": self.path(id), "error": str(error)})
+            opened.refused[id] = error
+
+    def _replay(self, records: Iterable[JournalRecord], logs: Mapping[PartitionId, PartitionLog]) -> None:
+        """Put what only the journal holds into the segments, then make all that was read again durable there."""
+        now_ms = self._clock.wall_ms()
+        for record in records:
+            partition_log = logs.get(record.partition)
+            if partition_log is None or record.sequence <= partition_log.journal_sequence:
+                continue
+            view = memoryview(bytearray(record.batches))
+            position = 0
+            while position < len(view):
+                header = read_header(view, position)
+                # Below the end: the segment has it. Above: what came before it was never durable, so neither was it.
+                if header.base_offset == partition_log.end_offset:
+                    partition_log.append_stored(header, view[position : position + header.size], now_ms=now_ms)
+                position += header.size
+        for partition_log in logs.values():
+            if partition_log.has_unsynced:
+                plan = partition_log.plan_flush()
+                plan.run(self._disk)
+                partition_log.flushed(plan)
+            partition_log.durable_offset = partition_log.covered_offset = partition_log.end_offset
+
+    def _begin_journal(self, opened: Opened) -> None:
+        floors = [partition_log.journal_sequence for partition_log in opened.logs.values()]
+        sequence = max([self._journal.sequence, *floors])
+        if opened.refused:
+            # The journal must be kept for them, and must not be replayed into the others a second time.
+            for partition_log in opened.logs.values():
+                partition_log.journal_sequence = sequence
+                plan_checkpoint(partition_log, ()).run(self._disk)
+        self._journal.begin(sequence_min=sequence, keep=bool(opened.refused))
+
+    # Going.
+
+    def discard_partition(self, id: PartitionId) -> None:
+        if self._disk.exists(self.path(id)):
+            self._trash.take_directory(self.path(id))
+        self._trash.empty()
+
+    def discard_segments(self, stems: Iterable[str]) -> None:
+        for stem in stems:
+            self._trash.take_segment(stem)
+        self._trash.empty()
+
+    def leave(self, shutdown_id: str) -> None:
+        """Close everything; with a shutdown id, as a clean stop."""
+        if shutdown_id:
+            self._journal.clear()
+            write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
+        self._journal.close()
+        self._files.close_all()
