@@ -8,7 +8,7 @@ SCHEMA_VERSION = 1
 # Tells this file from other SQLite files: "hrmd".
 APPLICATION_ID = 0x68726D64
 
-_LOCK_TIMEOUT_S = 1.0
+_LOCK_TIMEOUT_S = 0.5
 
 _SCHEMA = (
     "CREATE TABLE items (key TEXT PRIMARY KEY, value BLOB NOT NULL, mod_revision INTEGER NOT NULL, lease INTEGER)"
