@@ -1,0 +1,92 @@
+"""Wire errors as headrace's own: one table from Kafka's code to a class of the tree."""
+
+from headrace.model.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    DuplicateSequenceError,
+    FencedEpochError,
+    HeadraceError,
+    InvalidConfigError,
+    InvalidNameError,
+    InvalidPartitionsError,
+    InvalidRecordError,
+    InvalidReplicationError,
+    InvalidRequestError,
+    InvalidTimestampError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+    PartitionOfflineError,
+    ProducerFencedError,
+    TimedOutError,
+    TopicExistsError,
+    UnknownEpochError,
+    UnknownProducerError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+    UnsupportedCodecError,
+    UnsupportedError,
+)
+
+NO_ERROR = 0
+OFFSET_OUT_OF_RANGE = 1
+UNSUPPORTED_VERSION = 35
+
+
+class UnreachableError(HeadraceError):
+    """No broker answers at any address that is known. Nothing was carried out."""
+
+    code = "unreachable"
+    retriable = True
+
+
+class ConnectionLostError(TimedOutError):
+    """The connection ended before the answer. The request may have been carried out."""
+
+    code = "connection_lost"
+
+
+# The class, and what to say where the broker sent no words of its own.
+_BY_CODE: dict[int, tuple[type[HeadraceError], str]] = {
+    2: (CorruptBatchError, "the batch arrived damaged; send it again"),
+    3: (UnknownTopicError, "there is no such topic or partition; create it with `headrace topic create`"),
+    5: (NotLeaderError, "the partition has no leader now; retry"),
+    6: (NotLeaderError, "another node leads this partition; refresh metadata and retry there"),
+    7: (TimedOutError, "the broker gave up waiting; the request may have been carried out"),
+    10: (BatchTooLargeError, "the message is larger than the topic's max.message.bytes; raise that or send less"),
+    17: (InvalidNameError, "this is no topic name; use letters, digits, '.', '_' and '-'"),
+    18: (BatchTooLargeError, "the batch is larger than a segment; send less at once"),
+    19: (OverloadedError, "too few replicas are in sync; retry when they are back"),
+    20: (TimedOutError, "too few replicas were in sync after the write; it may survive or not"),
+    32: (InvalidTimestampError, "the topic does not allow this timestamp"),
+    35: (UnsupportedError, "the broker does not speak this version"),
+    36: (TopicExistsError, "the topic exists already"),
+    37: (InvalidPartitionsError, "this number of partitions cannot be"),
+    38: (InvalidReplicationError, "there are fewer nodes than replicas asked for"),
+    39: (InvalidReplicationError, "this assignment of replicas cannot be"),
+    40: (InvalidConfigError, "this configuration cannot be"),
+    41: (NotLeaderError, "the broker is not the controller; refresh metadata and retry"),
+    42: (InvalidRequestError, "the broker found the request contradictory"),
+    45: (OutOfOrderSequenceError, "something that this producer sent before is missing"),
+    46: (DuplicateSequenceError, "this batch was stored before"),
+    47: (ProducerFencedError, "a newer instance of this producer has begun"),
+    56: (PartitionOfflineError, "the partition's disk failed at the broker; look at the node's log"),
+    59: (UnknownProducerError, "the broker remembers nothing of this producer"),
+    74: (FencedEpochError, "the client knows an older leader than the broker"),
+    75: (UnknownEpochError, "the client knows a newer leader than the broker"),
+    76: (UnsupportedCodecError, "the broker does not know this compression codec"),
+    87: (InvalidRecordError, "the broker refuses this record"),
+    89: (OverloadedError, "a quota is used up; retry later"),
+    90: (ProducerFencedError, "a newer instance of this producer has begun"),
+    100: (UnknownTopicIdError, "no topic has this id"),
+}
+
+
+def wire_error(code: int, *, subject: str, message: str | None = None, start: int = -1, end: int = -1) -> HeadraceError:
+    """The error for a code, about a subject (`orders-3`). The broker's own message is kept where there is one."""
+    if code == OFFSET_OUT_OF_RANGE:
+        text = message or f"the offset is not between the log's start {start} and its end {end}"
+        return OffsetOutOfRangeError(f"{subject}: {text}", start=start, end=end)
+    kind, fallback = _BY_CODE.get(code, (HeadraceError, f"the broker answered with error code {code}"))
+    return kind(f"{subject}: {message or fallback}")
