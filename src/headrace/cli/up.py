@@ -1,0 +1,128 @@
+"""`headrace up`: start a node in the foreground and stop it gracefully."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from headrace import __version__
+from headrace.app.config import NodeConfig, load
+from headrace.app.logs import configure_logging
+from headrace.cli.output import JsonOption, emit_json, people
+
+if TYPE_CHECKING:
+    from headrace.app.node import Node
+
+
+def up(
+    *,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Data directory. [dim]default: data[/]")
+    ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka", metavar="HOST:PORT", help="Where Kafka clients connect. [dim]default: 127.0.0.1:9092[/]"
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Where HTTP clients connect. [dim]default: 127.0.0.1:8080[/]"),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise", metavar="HOST:PORT", help="What Kafka clients are told to connect to, where that differs."
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", envvar="HEADRACE_CONFIG", help="Configuration file (TOML)."),
+    ] = None,
+    node_id: Annotated[str | None, typer.Option("--node-id", metavar="N", help="This node's number.")] = None,
+    auto_create: Annotated[
+        bool | None,
+        typer.Option("--auto-create/--no-auto-create", help="Whether a topic is made when a client first uses it."),
+    ] = None,
+    insecure_listen: Annotated[
+        bool | None,
+        typer.Option(
+            "--insecure-listen",
+            help="Allow addresses that other machines can reach, although there is no authentication yet.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", metavar="FORM", help="human or json.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a node. It runs until Ctrl-C or SIGTERM, and then stops without losing anything acknowledged.
+
+    Without options it listens on this machine only. Flags override the environment (HEADRACE_...), and that
+    overrides the file; `headrace config show` prints what comes of it.
+
+    [bold]Examples[/]
+
+    [cyan]headrace up[/]
+
+    [cyan]headrace up --data /var/lib/headrace --kafka 127.0.0.1:9192[/]
+
+    [cyan]headrace up --config headrace.toml --log-format json[/]
+    """
+    given = {
+        "data": ("--data", data),
+        "kafka.listen": ("--kafka", kafka),
+        "http.listen": ("--http", http),
+        "kafka.advertise": ("--advertise", advertise),
+        "node_id": ("--node-id", node_id),
+        "topics.auto_create": ("--auto-create" if auto_create else "--no-auto-create", _text(auto_create)),
+        "insecure_listen": ("--insecure-listen", _text(insecure_listen)),
+        "logging.level": ("--log-level", log_level),
+        "logging.format": ("--log-format", log_format),
+    }
+    flags = {path: (flag, text) for path, (flag, text) in given.items() if text is not None}
+    loaded = load(file=config, environment=os.environ, flags=flags)
+    configure_logging(loaded.config.logging)
+    _serve(loaded.config, as_json=as_json)
+
+
+def _text(switch: bool | None) -> str | None:
+    return None if switch is None else str(switch).lower()
+
+
+def _serve(config: NodeConfig, *, as_json: bool) -> None:
+    # Imported here: the other commands are clients, and start faster without the node.
+    import uvloop
+
+    from headrace.app import node
+
+    def ready(started: "Node") -> None:
+        if as_json:
+            emit_json(
+                {
+                    "node_id": config.node_id,
+                    "kafka": str(started.kafka_address),
+                    "data": config.data,
+                    "pid": os.getpid(),
+                }
+            )
+        else:
+            _welcome(config, str(started.kafka_address))
+
+    uvloop.run(node.run(config, ready=ready))
+
+
+def _welcome(config: NodeConfig, kafka: str) -> None:
+    server = "" if kafka == "127.0.0.1:9092" else f" --server {kafka}"
+    people().print(
+        f"[bold]headrace {__version__}[/] node {config.node_id}, data in {escape(config.data)}\n"
+        f"  Kafka clients connect to [bold green]{kafka}[/]\n\n"
+        "Try, in another terminal:\n"
+        f"  [cyan]headrace topic create orders --partitions 3{server}[/]\n"
+        f"  [cyan]echo hello | headrace produce orders{server}[/]\n"
+        f"  [cyan]headrace consume orders{server}[/]\n\n"
+        "Ctrl-C stops the node.",
+        soft_wrap=True,
+    )
