@@ -23,6 +23,7 @@ from headrace.log.reader import Blocking, ReadAt, Reads
 from headrace.log.recovery import scan_to
 from headrace.log.segment import Segment
 from headrace.log.startup import Startup
+from headrace.model.batch import Buffer
 from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset, PartitionId
 from headrace.model.topic import Durability, TopicConfig
@@ -175,25 +176,28 @@ class LogStore:
     async def read(self, reads: Reads[T]) -> T:
         """Run a read to its end, in a thread where it has to wait."""
         result = self.try_read(reads)
-        while isinstance(result, Cold):
-            result = await self._read_on(result)
+        if isinstance(result, Cold):
+            value: T = await self.finish(result)
+            return value
         return result
 
-    async def _read_on(self, cold: Cold) -> Any:
-        need = cold.need
-        if isinstance(need, ReadAt):
-            file = self.files.hold(need.path)
+    async def finish(self, cold: Cold) -> Any:
+        """Run a cold read to its end."""
+        reads, need = cold
+        while True:
+            data: Buffer = b""
+            if isinstance(need, ReadAt):
+                file = self.files.hold(need.path)
+                try:
+                    data = await self._read_threads.run(partial(file.pread, need.position, need.size))
+                finally:
+                    self.files.release(need.path)
+            else:
+                await self._read_threads.run(need.call)
             try:
-                data = await self._read_threads.run(partial(file.pread, need.position, need.size))
-            finally:
-                self.files.release(need.path)
-        else:
-            await self._read_threads.run(need.call)
-            data = b""
-        try:
-            return Cold(cold.reads, cold.reads.send(data))
-        except StopIteration as stop:
-            return stop.value
+                need = reads.send(data)
+            except StopIteration as stop:
+                return stop.value
 
     # Looking after them.
 

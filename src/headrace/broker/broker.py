@@ -1,0 +1,206 @@
+"""The node's use cases, free of any protocol: produce and fetch through partitions, and administration.
+
+Metadata is changed first and files follow: a topic whose folders a crash has not let come into being gets them at the
+next start, and a folder that no metadata speaks of is left alone.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from headrace.broker.config import BrokerConfig
+from headrace.broker.fetch import Fetch, Fetched, Fetcher
+from headrace.broker.partition import Partition
+from headrace.cluster.admin import Admin
+from headrace.cluster.catalog import Catalog, CatalogChange, NodeAddress, TopicChanged
+from headrace.host.clock import Clock
+from headrace.host.disk import Disk
+from headrace.host.threads import Threads
+from headrace.log.driver import LogStore
+from headrace.model.errors import (
+    PartitionOfflineError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+from headrace.model.ids import Epoch, NodeId, PartitionId
+from headrace.model.names import check_topic_name
+from headrace.model.topic import Topic
+
+# Producer ids taken from the metadata store at a time.
+_PRODUCER_ID_BLOCK = 1000
+
+
+class Broker:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        cluster_id: str,
+        catalog: Catalog,
+        admin: Admin,
+        logs: LogStore,
+        clock: Clock,
+        disk: Disk,
+        threads: Threads,
+        data_directory: str,
+        config: BrokerConfig,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.catalog = catalog
+        self.config = config
+        self.data_directory = data_directory
+        self._admin = admin
+        self._logs = logs
+        self._clock = clock
+        self._disk = disk
+        self._threads = threads
+        self._partitions: dict[PartitionId, Partition] = {}
+        self._creating: dict[str, asyncio.Future[None]] = {}
+        self._producer_ids: Iterable[int] = iter(())
+        self._producer_id_lock = asyncio.Lock()
+        self._fetcher = Fetcher(find=self.partition, store=logs, clock=clock)
+        catalog.on_change(self._topic_changed)
+
+    async def start(self) -> None:
+        """Take over the logs that were opened, and bring their folds up to their ends."""
+        for id in list(self._logs.logs):
+            await self._take_over(id)
+
+    async def _take_over(self, id: PartitionId) -> None:
+        partition = Partition(
+            log=self._logs.logs[id],
+            store=self._logs,
+            clock=self._clock,
+            epoch=Epoch(self.catalog.partitions[id].epoch),
+        )
+        if partition.end_offset:
+            await self._threads.run(partition.restore_folds)
+        self._partitions[id] = partition
+
+    # Where things are.
+
+    def nodes(self) -> Sequence[NodeAddress]:
+        return list(self.catalog.nodes.values())
+
+    def topic(self, topic: str | UUID) -> Topic:
+        found = self.catalog.topics.get(topic) if isinstance(topic, str) else self.catalog.topics_by_id.get(topic)
+        if found is not None:
+            return found
+        if isinstance(topic, str):
+            raise UnknownTopicError(f"topic {topic} does not exist; create it, or check the name")
+        raise UnknownTopicIdError(f"no topic has the id {topic}; it was deleted, refresh metadata")
+
+    def partition(self, topic: str | UUID, index: int) -> Partition:
+        found = self.topic(topic)
+        id = PartitionId(found.id, index)
+        partition = self._partitions.get(id)
+        if partition is not None:
+            return partition
+        if refused := self._logs.refused.get(id):
+            raise PartitionOfflineError(f"{found.name}-{index} could not be opened: {refused}") from refused
+        raise UnknownTopicError(f"topic {found.name} has partitions 0 to {found.partition_count - 1}, not {index}")
+
+    def partitions(self) -> Iterable[Partition]:
+        return self._partitions.values()
+
+    def disk_free_bytes(self) -> int:
+        return self._disk.free_bytes(self.data_directory)
+
+    # Read.
+
+    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]:
+        """Stored bytes by offset: at once where that can be, else when there is enough or the time is over."""
+        return self._fetcher.fetch(request)
+
+    # Administration.
+
+    async def ensure_topic(self, name: str) -> Topic:
+        """The topic of this name, made now if the configuration allows that."""
+        topic = self.catalog.topics.get(name)
+        if topic is None:
+            check_topic_name(name)
+            if not self.config.auto_create_topics:
+                raise UnknownTopicError(f"topic {name} does not exist, and topics are not created on first use here")
+            try:
+                return await self.create_topic(name)
+            except TopicExistsError:
+                topic = self.topic(name)
+        if (creating := self._creating.get(name)) is not None:
+            await asyncio.shield(creating)
+        return topic
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = -1,
+        replication_factor: int = -1,
+        overrides: Mapping[str, str] = {},
+        validate_only: bool = False,
+    ) -> Topic:
+        if name in self._creating:
+            raise TopicExistsError(f"topic {name} is being created")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._creating[name] = done
+        try:
+            topic = await self._admin.create_topic(
+                name,
+                partition_count=self.config.default_partition_count if partition_count == -1 else partition_count,
+                replication_factor=(
+                    self.config.default_replication_factor if replication_factor == -1 else replication_factor
+                ),
+                overrides=overrides,
+                validate_only=validate_only,
+            )
+            if not validate_only:
+                await self._open_new(topic)
+            return topic
+        finally:
+            del self._creating[name]
+            done.set_result(None)
+
+    async def delete_topic(self, topic: str | UUID) -> Topic:
+        deleted = await self._admin.delete_topic(self.topic(topic).name)
+        for index in range(deleted.partition_count):
+            id = PartitionId(deleted.id, index)
+            self._partitions.pop(id, None)
+            await self._logs.delete(id)
+        return deleted
+
+    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
+        topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)
+        if not validate_only:
+            await self._open_new(topic)
+        return topic
+
+    async def alter_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic:
+        """Replace a topic's settings; the logs follow before this returns."""
+        return await self._admin.set_config(name, overrides, validate_only=validate_only)
+
+    async def allocate_producer_id(self) -> int:
+        """An id that no producer ever had."""
+        async with self._producer_id_lock:
+            for producer_id in self._producer_ids:
+                return producer_id
+            self._producer_ids = iter(await self._admin.allocate_producer_ids(_PRODUCER_ID_BLOCK))
+            return next(iter(self._producer_ids))
+
+    async def _open_new(self, topic: Topic) -> None:
+        for index in range(topic.partition_count):
+            id = PartitionId(topic.id, index)
+            if id not in self._partitions:
+                await self._logs.create(id, topic.config)
+                await self._take_over(id)
+
+    def _topic_changed(self, change: CatalogChange) -> None:
+        if isinstance(change, TopicChanged):
+            for index in range(change.topic.partition_count):
+                partition = self._partitions.get(PartitionId(change.topic.id, index))
+                if partition is not None:
+                    partition.reconfigure(change.topic.config)
+
+    def expire_producers(self) -> None:
+        for partition in self._partitions.values():
+            partition.expire_producers(self.config.producer_expiry_ms)

@@ -1,0 +1,180 @@
+"""Reading stored bytes by offset, with long poll.
+
+A fetch that can be answered from the page cache is answered in the caller's turn. Otherwise it becomes a coroutine:
+it waits for cold bytes in a thread, or, with too little to read, for the watermark of any of its partitions. Nothing
+polls: a partition wakes those who wait on it when its watermark moves.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.partition import Partition
+from headrace.host.clock import Clock
+from headrace.log.driver import Cold, LogStore
+from headrace.log.reader import Reads, Slice
+from headrace.model.batch import Buffer
+from headrace.model.errors import HeadraceError, OffsetOutOfRangeError
+from headrace.model.ids import Epoch, Offset
+
+
+class FetchPart(NamedTuple):
+    """One partition of a fetch. Epochs are -1 where the reader knows none."""
+
+    topic: str | UUID
+    partition: int
+    offset: int
+    bytes_max: int
+    epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+class Fetch(NamedTuple):
+    parts: Sequence[FetchPart]
+    bytes_min: int
+    bytes_max: int
+    wait_ms: int
+    read_committed: bool = False
+
+
+class Fetched(NamedTuple):
+    """One partition's answer: stored bytes, to go out unchanged."""
+
+    error: HeadraceError | None
+    high_watermark: int
+    last_stable_offset: int
+    start_offset: int
+    buffers: list[Buffer]
+    diverging: tuple[int, int] | None = None
+
+
+class Attempt(NamedTuple):
+    """What could be read without waiting for the disk."""
+
+    results: list[Fetched]
+    cold: list[tuple[int, Cold]]  # place in results, and the read to finish
+    size: int
+    is_final: bool  # an error or a divergence: waiting would not better it
+
+
+class TailWaiter:
+    """One long poll. Woken by any of its partitions, done when together they have enough."""
+
+    def __init__(self, places: list[tuple[Partition, Offset]], bytes_min: int) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._places = places
+        self._bytes_min = bytes_min
+
+    def wake(self) -> None:
+        if self.done.done():
+            return
+        size = 0
+        for partition, offset in self._places:
+            if partition.log.broken is not None:
+                self.finish()
+                return
+            if partition.high_watermark > offset:
+                size += partition.log.bytes_from(offset)
+                if size >= self._bytes_min:
+                    self.finish()
+                    return
+
+    def finish(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    async def wait(self, clock: Clock, wait_ms: int) -> None:
+        """Until there is enough, or the time is over."""
+        timer = clock.call_later(wait_ms, self.finish)
+        for partition, _ in self._places:
+            partition.waiters.add(self)
+        try:
+            await self.done
+        finally:
+            timer.cancel()
+            for partition, _ in self._places:
+                partition.waiters.discard(self)
+
+
+class Fetcher:
+    def __init__(self, *, find: Callable[[str | UUID, int], Partition], store: LogStore, clock: Clock) -> None:
+        self._find = find
+        self._store = store
+        self._clock = clock
+
+    def fetch(self, request: Fetch) -> "list[Fetched] | asyncio.Task[list[Fetched]]":
+        """The answer, or a task that will have it."""
+        attempt = self._attempt(request)
+        if not attempt.cold and (attempt.size >= request.bytes_min or attempt.is_final or request.wait_ms <= 0):
+            return attempt.results
+        return asyncio.get_running_loop().create_task(self._fetch_slowly(request, attempt))
+
+    async def _fetch_slowly(self, request: Fetch, attempt: Attempt) -> list[Fetched]:
+        if not attempt.cold:
+            places = []
+            for part in request.parts:
+                partition = self._find(part.topic, part.partition)
+                places.append((partition, Offset(part.offset)))
+            waiter = TailWaiter(places, request.bytes_min)
+            await waiter.wait(self._clock, request.wait_ms)
+            attempt = self._attempt(request)
+        for place, cold in attempt.cold:
+            attempt.results[place] = await self._finish(attempt.results[place], cold)
+        return attempt.results
+
+    async def _finish(self, result: Fetched, cold: Cold) -> Fetched:
+        try:
+            found: Slice = await self._store.finish(cold)
+        except HeadraceError as error:
+            return result._replace(error=error)
+        except FileNotFoundError:
+            # Retention took the segment between the lookup and the read; the next fetch is told the new start.
+            return result
+        return result._replace(buffers=[found.data] if len(found.data) else [])
+
+    def _attempt(self, request: Fetch) -> Attempt:
+        results: list[Fetched] = []
+        cold: list[tuple[int, Cold]] = []
+        size = 0
+        is_final = False
+        for part in request.parts:
+            try:
+                partition = self._find(part.topic, part.partition)
+                result, reads = self._look(partition, part, request, size)
+                is_final = is_final or result.diverging is not None
+                if reads is not None:
+                    found = self._store.try_read(reads)
+                    if isinstance(found, Cold):
+                        cold.append((len(results), found))
+                        size += min(part.bytes_max, request.bytes_max)
+                    elif len(found.data):
+                        result.buffers.append(found.data)
+                        size += len(found.data)
+            except OffsetOutOfRangeError as error:
+                result = Fetched(error, -1, -1, error.start, [])
+                is_final = True
+            except HeadraceError as error:
+                result = Fetched(error, -1, -1, -1, [])
+                is_final = True
+            results.append(result)
+        return Attempt(results, cold, size, is_final)
+
+    def _look(
+        self, partition: Partition, part: FetchPart, request: Fetch, size: int
+    ) -> tuple[Fetched, Reads[Slice] | None]:
+        """Decide what one partition has to read."""
+        partition.check_epoch(Epoch(part.epoch))
+        offset = Offset(part.offset)
+        end = partition.last_stable_offset if request.read_committed else partition.high_watermark
+        result = Fetched(None, partition.high_watermark, partition.last_stable_offset, partition.start_offset, [])
+        if part.last_fetched_epoch >= 0:
+            epoch, epoch_end = partition.epoch_end(Epoch(part.last_fetched_epoch))
+            if epoch_end >= 0 and (epoch < part.last_fetched_epoch or epoch_end < offset):
+                return result._replace(diverging=(epoch, epoch_end)), None
+        partition.check_offset(offset)
+        bytes_left = request.bytes_max - size
+        if offset >= end or (size and bytes_left <= 0):
+            return result, None
+        bytes_max = max(min(part.bytes_max, bytes_left), 0)
+        return result, partition.log.read(offset, bytes_max=bytes_max, upto=end, whole_first=size == 0)

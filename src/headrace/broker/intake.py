@@ -1,0 +1,106 @@
+"""Checking what a client wants stored, at the edge and once. Per batch, never per message."""
+
+import struct
+
+from headrace.log.partition_log import Incoming
+from headrace.model.batch import (
+    ATTRIBUTE_LOG_APPEND_TIME,
+    CRC_POSITION,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC,
+    BatchHeader,
+    read_header,
+)
+from headrace.model.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+    UnsupportedError,
+)
+from headrace.model.topic import TimestampType, TopicConfig
+from headrace.wire.crc import crc32c
+
+_CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
+_RECORD_SIZE_MIN = 7
+
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_ATTRIBUTES_POSITION = 21
+_MAX_TIMESTAMP_POSITION = 35
+
+
+def check_records(records: memoryview, config: TopicConfig, *, now_ms: int) -> list[Incoming]:
+    """Split a record set into whole, sound batches that may be stored in a topic."""
+    batches = []
+    position = 0
+    size = len(records)
+    if size == 0:
+        raise InvalidRecordError("the request holds no record for this partition; send at least one")
+    while position < size:
+        if size - position < HEADER_SIZE:
+            raise CorruptBatchError(
+                f"the record set ends inside a batch header: {size - position} bytes where {HEADER_SIZE} are needed"
+            )
+        header = read_header(records, position)
+        _check_shape(header, size - position, config)
+        batch = records[position : position + header.size]
+        found = crc32c(batch[CRC_START:])
+        if found != header.crc:
+            raise CorruptBatchError(f"batch CRC-32C is {found:08x}, its header says {header.crc:08x}; send it again")
+        _check_content(header)
+        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            header = _stamp(header, batch, now_ms)
+        batches.append(Incoming(header, batch))
+        position += header.size
+    return batches
+
+
+def _check_shape(header: BatchHeader, size_left: int, config: TopicConfig) -> None:
+    """What must hold before the batch's bytes may be looked at."""
+    if header.magic != MAGIC:
+        if header.magic in (0, 1):
+            raise InvalidRecordError(
+                f"message format {header.magic} is not stored; configure the producer for Kafka 0.11 or later"
+            )
+        raise CorruptBatchError(f"batch magic is {header.magic}, expected {MAGIC}")
+    if header.length < HEADER_SIZE - LENGTH_PREFIX_SIZE or header.size > size_left:
+        raise CorruptBatchError(f"batch length is {header.length}, with {size_left - LENGTH_PREFIX_SIZE} bytes there")
+    if header.size > config.message_bytes_max:
+        raise BatchTooLargeError(
+            f"batch has {header.size} bytes, the topic takes {config.message_bytes_max}; "
+            "send smaller batches or raise the topic's max.message.bytes"
+        )
+
+
+def _check_content(header: BatchHeader) -> None:
+    """What an intact batch may still get wrong."""
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecordError(
+            f"batch says {header.record_count} records and a last offset delta of {header.last_offset_delta}"
+        )
+    if header.codec > _CODEC_MAX:
+        raise UnsupportedCodecError(f"compression codec {header.codec} is unknown; use none, gzip, snappy, lz4 or zstd")
+    if header.codec == 0 and header.record_count * _RECORD_SIZE_MIN > header.size - HEADER_SIZE:
+        raise InvalidRecordError(f"{header.record_count} records cannot be in {header.size - HEADER_SIZE} bytes")
+    if header.is_control:
+        raise InvalidRecordError("control batches are written by brokers only")
+    if header.is_transactional:
+        raise UnsupportedError("transactions are not supported yet; send without a transactional id")
+    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecordError(
+            f"producer {header.producer_id} sent epoch {header.producer_epoch}, sequence {header.base_sequence}"
+        )
+
+
+def _stamp(header: BatchHeader, batch: memoryview, now_ms: int) -> BatchHeader:
+    """Give a batch the time of its arrival. Both fields are under the CRC, which is made anew."""
+    attributes = header.attributes | ATTRIBUTE_LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, now_ms)
+    crc = crc32c(batch[CRC_START:])
+    _CRC.pack_into(batch, CRC_POSITION, crc)
+    return header._replace(attributes=attributes, max_timestamp_ms=now_ms, crc=crc)

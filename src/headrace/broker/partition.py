@@ -1,0 +1,306 @@
+"""One partition: its log and its folds, and those who wait for it.
+
+What arrived in one turn of the event loop becomes one write. For each of the turn's requests, in order of arrival:
+check its producer's sequence against the fold and against what this turn has accepted so far; give offsets; write all
+accepted batches with one call; only then let the fold apply them. A request is answered when the high watermark passes
+its last batch: at once with durability `memory`, after the sync with `fsync`. A retry of something that is not durable
+yet waits for it like the first try did, since both promise the same.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.broker.intake import check_records
+from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
+from headrace.host.clock import Clock
+from headrace.log import snapshots
+from headrace.log.driver import LogStore
+from headrace.log.partition_log import Incoming, PartitionLog
+from headrace.log.recovery import FOLDS_DIRECTORY
+from headrace.log.replay import replay_headers
+from headrace.log.snapshots import Snapshot
+from headrace.model.errors import (
+    CorruptLogError,
+    DiskFullError,
+    FencedEpochError,
+    HeadraceError,
+    OffsetOutOfRangeError,
+    UnknownEpochError,
+    UnsupportedError,
+)
+from headrace.model.ids import Epoch, Offset, PartitionId
+from headrace.model.topic import Durability, TimestampType, TopicConfig
+from headrace.wire.kafka.records import decode_batch
+
+_logger = logging.getLogger(__name__)
+
+
+class Appended(NamedTuple):
+    """Where a send went."""
+
+    base_offset: Offset
+    last_offset: Offset
+    append_time_ms: int  # -1 unless the topic stamps messages on arrival
+    start_offset: Offset
+
+
+class Waiter(Protocol):
+    """Somebody who reads at the end of the log."""
+
+    def wake(self) -> None: ...
+
+
+class Pending(NamedTuple):
+    """A send that has arrived and is not written yet."""
+
+    batches: list[Incoming]
+    future: "asyncio.Future[Appended]"
+
+
+class Promised(NamedTuple):
+    """A send that is written, and answered once everything below `end` is committed."""
+
+    end: Offset
+    future: "asyncio.Future[Appended]"
+    answer: Appended
+
+
+class Partition:
+    def __init__(self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch) -> None:
+        self.id: PartitionId = log.id
+        self.log = log
+        self.epoch = epoch
+        self.waiters: set[Waiter] = set()
+        self._store = store
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._producers = ProducerFold()
+        self._queue: list[Pending] = []
+        self._promised: deque[Promised] = deque()
+        self._high_watermark = log.durable_offset
+        log.listener = self._advance
+        log.take_snapshots = self._take_snapshots
+
+    # Where it stands.
+
+    @property
+    def start_offset(self) -> Offset:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self._high_watermark
+
+    @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
+    def producer_count(self) -> int:
+        return len(self._producers)
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Obey new settings from the next append on."""
+        self.log.config = config
+
+    # Folds.
+
+    def restore_folds(self) -> None:
+        """Bring the folds up to the log's end, from the newest snapshot that checks. Blocks; before any append."""
+        directory = f"{self.log.directory}/{FOLDS_DIRECTORY}"
+        for snapshot in snapshots.load(self.log.disk, directory, FOLD_NAME, upto=self.log.end_offset):
+            try:
+                self._producers = ProducerFold.restore(snapshot.data)
+                break
+            except (CorruptLogError, UnsupportedError) as error:
+                _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
+        start = max(self._producers.end_offset, self.log.start_offset)
+        now_ms = self._clock.wall_ms()
+        for header in replay_headers(self.log, start):
+            self._producers.apply(header, seen_ms=now_ms)
+
+    def _take_snapshots(self) -> Sequence[Snapshot]:
+        if not self.log.end_offset:
+            return ()
+        return (Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot()),)
+
+    def expire_producers(self, after_ms: int) -> None:
+        self._producers.expire(self._clock.wall_ms(), after_ms)
+
+    # Append.
+
+    def append(self, records: memoryview) -> "asyncio.Future[Appended]":
+        """Store a record set; the future is done when it is committed. The memory is ours until then."""
+        future: asyncio.Future[Appended] = self._loop.create_future()
+        try:
+            if self._store.is_full:
+                raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
+            self.log.check_usable()
+            batches = check_records(records, self.log.config, now_ms=self._clock.wall_ms())
+        except HeadraceError as error:
+            future.set_exception(error)
+            return future
+        if not self._queue:
+            self._loop.call_soon(self._write_turn)
+        self._queue.append(Pending(batches, future))
+        return future
+
+    def _write_turn(self) -> None:
+        """Write everything that arrived in this turn of the loop."""
+        queue, self._queue = self._queue, []
+        tentative: Tentative = {}
+        fresh: list[Incoming] = []
+        promised: list[Promised] = []
+        base_offset = self.log.end_offset
+        for pending in queue:
+            try:
+                promised.append(self._place(pending, tentative, fresh, base_offset))
+            except HeadraceError as error:
+                _fail(pending.future, error)
+                continue
+            base_offset = max(base_offset, promised[-1].end)
+        if fresh:
+            try:
+                self._write(fresh)
+            except HeadraceError as error:
+                for promise in promised:
+                    _fail(promise.future, error)
+                return
+        self._promised.extend(promised)
+        self._advance()
+
+    def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
+        """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
+        first: Offset | None = None
+        end = last = Offset(0)
+        accepted: list[Incoming] = []
+        trial = dict(tentative) if len(pending.batches) > 1 else tentative
+        for batch in pending.batches:
+            outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial)
+            if isinstance(outcome, Duplicate):
+                base, last = outcome.base_offset, outcome.last_offset
+            else:
+                accepted.append(batch)
+                base, last = offset, Offset(offset + batch.header.last_offset_delta)
+                offset = Offset(last + 1)
+            first = base if first is None else first
+            end = max(end, Offset(last + 1))
+        tentative.update(trial)
+        fresh += accepted
+        assert first is not None
+        stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        time_ms = pending.batches[-1].header.max_timestamp_ms if stamped else -1
+        return Promised(end, pending.future, Appended(first, last, time_ms, self.log.start_offset))
+
+    def _write(self, fresh: list[Incoming]) -> None:
+        base_offset = self.log.end_offset
+        now_ms = self._clock.wall_ms()
+        offsets = self.log.append(fresh, epoch=self.epoch, now_ms=now_ms)
+        for batch, offset in zip(fresh, offsets, strict=True):
+            self._producers.apply(batch.header._replace(base_offset=offset), seen_ms=now_ms)
+        if self.log.config.durability is Durability.FSYNC:
+            buffers = [batch.data for batch in fresh]
+            size = sum(len(buffer) for buffer in buffers)
+            self._store.committer.commit(self.log, base_offset, buffers, size)
+
+    def _advance(self) -> None:
+        """Move the high watermark, answer those below it and wake those who read at the end."""
+        if self.log.broken is not None:
+            self._refuse_all()
+            return
+        fsync = self.log.config.durability is Durability.FSYNC
+        committed = self.log.durable_offset if fsync else self.log.end_offset
+        if committed > self._high_watermark:
+            self._high_watermark = committed
+            for waiter in list(self.waiters):
+                waiter.wake()
+        promised = self._promised
+        while promised and promised[0].end <= self._high_watermark:
+            _, future, answer = promised.popleft()
+            if not future.done():
+                future.set_result(answer)
+
+    def _refuse_all(self) -> None:
+        """The disk failed: what was written may or may not be there, and nobody is told that it is."""
+        try:
+            self.log.check_usable()
+        except HeadraceError as error:
+            while self._promised:
+                _fail(self._promised.popleft().future, error)
+        for waiter in list(self.waiters):
+            waiter.wake()
+
+    # Read.
+
+    def check_offset(self, offset: Offset) -> None:
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is outside {self.start_offset} to {self.end_offset}; "
+                "start from the earliest or the latest offset",
+                start=self.start_offset,
+                end=self.high_watermark,
+            )
+
+    def check_epoch(self, epoch: Epoch) -> None:
+        """Refuse a caller who knows another leader. -1 is a caller who knows none."""
+        if 0 <= epoch < self.epoch:
+            raise FencedEpochError(f"leader epoch is {self.epoch}, the request says {epoch}; refresh metadata")
+        if epoch > self.epoch:
+            raise UnknownEpochError(f"leader epoch is {self.epoch}, the request says {epoch}; retry")
+
+    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+        """The largest epoch up to the given one that this log knows, and the offset at which it ended."""
+        if epoch == self.epoch:
+            return epoch, self.end_offset
+        return self.log.epochs.end_of(epoch, self.end_offset)
+
+    async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """The first committed message at or after a time, with its own time."""
+        located = await self._store.read(self.log.find_time(timestamp_ms, upto=self.high_watermark))
+        if located is None:
+            return None
+        return await self._first_record(Offset(located.header.base_offset), timestamp_ms)
+
+    async def max_timestamp(self) -> tuple[Offset, int]:
+        """The message with the largest timestamp; offset -1 in an empty log."""
+        largest_ms = await self._store.read(self.log.max_timestamp_ms())
+        found = await self.offset_for_time(largest_ms) if largest_ms >= 0 else None
+        return found or (Offset(-1), -1)
+
+    async def _first_record(self, base_offset: Offset, timestamp_ms: int) -> tuple[Offset, int] | None:
+        upto = Offset(base_offset + 1)
+        found = await self._store.read(self.log.read(max(base_offset, self.start_offset), bytes_max=0, upto=upto))
+        for record in decode_batch(found.data):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
+                return Offset(record.offset), record.timestamp_ms
+        return None
+
+    async def delete_records(self, before: Offset) -> Offset:
+        """Drop everything below an offset, -1 for everything committed. Durable when this returns."""
+        offset = self.high_watermark if before == -1 else before
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} is above the high watermark {self.high_watermark}",
+                start=self.start_offset,
+                end=self.high_watermark,
+            )
+        if offset > self.start_offset:
+            self.log.raise_start(offset)
+            await self._store.checkpoint(self.log)
+        return self.start_offset
+
+
+def _fail(future: "asyncio.Future[Appended]", error: HeadraceError) -> None:
+    if not future.done():
+        future.set_exception(error)

@@ -1,0 +1,48 @@
+"""What a process asks of its machine once, at its start."""
+
+import asyncio
+import fcntl
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable
+
+
+class DirectoryLock:
+    """Held by the one process that uses a data directory; the kernel lets go of it when the process ends."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+
+    def try_lock(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
+def raise_open_files_limit() -> int:
+    """Allow this process as many descriptors as the machine lets it have; return how many those are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def keep_collector_off_the_hot_path() -> None:
+    """Leave what exists now out of every later collection, and collect seldom: requests make no cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def on_stop_signal(callback: Callable[[], None]) -> None:
+    """Call on the loop when somebody asks the process to stop."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, callback)
