@@ -263,13 +263,12 @@ class ModuleEmitter:
             for item in items:
                 yield from self._write_value(item, "w", struct)
 
-    def _refusals(self, items: list[Field], struct: StructTable, keyword: str) -> Iterator[str]:
-        """Fields that matter and are set, in a version without them."""
+    def _refusals(self, items: list[Field], struct: StructTable) -> Iterator[str]:
+        """Branches for a version without these fields: those that matter must not be set."""
         for item in items:
             if not item.ignorable:
-                yield f"{keyword} {self._is_set(item)}:"
-                yield f'    raise unwritable("{self.class_of(struct.name)}.{item.name}", version)'
-                keyword = "elif" if keyword == "elif" else "if"
+                yield f"    elif {self._is_set(item)}:"
+                yield f'        raise unwritable("{self.class_of(struct.name)}.{item.name}", version)'
 
     def write_function(self, struct: StructTable, name: str) -> Iterator[str]:
         yield f"def {name}(w: Writer, v: {self.class_of(struct.name)}, version: int) -> None:"
@@ -281,7 +280,7 @@ class ModuleEmitter:
                 continue
             yield f"    if {question}:"
             yield from (f"        {line}" for line in self._write_run(items, struct))
-            yield from (f"    {line}" for line in self._refusals(items, struct, "elif"))
+            yield from self._refusals(items, struct)
         yield from self._write_tags(struct)
         if not struct.fields and self.message.flexible_from is None:
             yield '    """Nothing is written: the struct has no fields."""'
@@ -301,7 +300,7 @@ class ModuleEmitter:
             for line in self._write_value(item, "fields[-1][1]", struct):
                 yield f"        {line}"
             if question and not item.ignorable:
-                yield from (f"    {line}" for line in self._refusals([item], struct, "elif"))
+                yield from self._refusals([item], struct)
         yield "    w.tags(fields)"
 
     # Values.

@@ -38,10 +38,16 @@ def read_request_header(frame: Buffer) -> RequestHeader:
     position = reader.position
     api = APIS.get(api_key)
     if api is not None and api.is_flexible(api_version):
-        flexible = FlexibleReader(frame, position)
-        flexible.end_struct()
-        position = flexible.position
+        position = _skip_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def _skip_tags(frame: Buffer, position: int) -> int:
+    if position < len(frame) and frame[position] == 0:  # no client has sent any so far
+        return position + 1
+    reader = FlexibleReader(frame, position)
+    reader.end_struct()
+    return reader.position
 
 
 def read_request(header: RequestHeader, frame: Buffer) -> Any:
