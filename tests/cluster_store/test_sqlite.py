@@ -2,7 +2,9 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -18,6 +20,23 @@ from headrace.model.errors import (
 )
 from headrace.testing.clock import SimulatedClock, settle
 from headrace.testing.threads import HeldThreads, InlineThreads
+
+T = TypeVar("T")
+
+
+class FailingThreads(InlineThreads):
+    """Fails as many calls as it is told to, without running them."""
+
+    failing_count = 0
+
+    def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        if self.failing_count:
+            self.failing_count -= 1
+            return super().run(self._fail)
+        return super().run(call)
+
+    def _fail(self) -> NoReturn:
+        raise StoreUnavailableError("on purpose")
 
 
 async def opened(directory: Path, clock: SimulatedClock | None = None) -> SqliteStore:
@@ -157,5 +176,40 @@ def test_calls_wait_for_their_turn_and_the_loop_goes_on(tmp_path: Path) -> None:
         await closing
         with pytest.raises(StoreUnavailableError):
             await store.list("/")
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_is_an_unclear_answer_and_leaves_the_store_usable(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = await opened(tmp_path)
+        await store.transact(puts={"/a": b"1"})
+        # SQLite's own limit on the file's size answers as a full disk does.
+        store._database.execute("PRAGMA max_page_count = 10")
+        with pytest.raises(StoreUnavailableError, match="full"):
+            await store.transact(puts={"/a": b"2", "/b": bytes(100_000)})
+        listing = await store.list("/")
+        assert [(item.key, item.value) for item in listing.items] == [("/a", b"1")]
+        assert await store.transact(puts={"/a": b"3"}) == 2
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_could_not_be_ended_is_ended_a_little_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock, threads = SimulatedClock(), FailingThreads()
+        store = await SqliteStore.open(str(tmp_path), clock=clock, threads=threads)
+        lease = await store.grant(1000)
+        await store.transact(puts={"/n": b""}, lease=lease)
+        threads.failing_count = 2
+        await clock.elapse(1000)
+        with pytest.raises(StoreConflictError):
+            await store.renew(lease)
+        await clock.elapse(1500)
+        assert await store.get("/n") is not None
+        await clock.elapse(1500)
+        assert await store.get("/n") is None
+        await store.close()
 
     asyncio.run(scenario())

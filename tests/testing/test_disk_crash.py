@@ -99,6 +99,26 @@ def test_operations_on_different_names_are_lost_independently_and_on_one_name_in
     assert seen == {(), ("a",), ("b",), ("c",), ("a", "b"), ("b", "c")}
 
 
+def test_a_name_used_again_never_loses_what_was_renamed_away_from_it() -> None:
+    disk = fresh()
+    synced_file(disk, b"old")
+    disk.rename("/data/a", "/data/c")
+    disk.open("/data/a", create=True).close()
+    seen = [after_crash(disk, seed) for seed in SEEDS]
+    assert all(b"old" in files.values() for files in seen)
+    assert {len(files) for files in seen} == {1, 2}
+
+
+def test_syncing_a_rename_syncs_what_made_the_old_name() -> None:
+    disk = fresh()
+    disk.make_directory("/data/trash")
+    disk.sync_directory("/data")
+    disk.open("/data/a", create=True).close()
+    disk.rename("/data/a", "/data/trash/a")
+    disk.sync_directory("/data/trash")
+    assert {tuple(after_crash(disk, seed)) for seed in SEEDS} == {("/data/trash/a",)}
+
+
 def test_any_subset_of_unsynced_sectors_survives() -> None:
     disk = fresh()
     synced_file(disk, b"o" * 3 * SECTOR_SIZE)
