@@ -1,0 +1,30 @@
+"""Whose disk this is: `node.toml` in the data directory, written once and compared at every start."""
+
+import tomllib
+
+from headrace.host.disk import Disk, read_file, write_atomically
+from headrace.host.rand import Rand
+from headrace.model.errors import ForeignDataError
+
+_NAME = "node.toml"
+
+
+def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, cluster_id: str) -> str:
+    """Refuse another node's or cluster's data. Returns the incarnation: a disk that came back empty has a new one."""
+    path = f"{directory}/{_NAME}"
+    if not disk.exists(path):
+        incarnation = str(rand.uuid())
+        text = f'node_id = {node_id}\ncluster_id = "{cluster_id}"\nincarnation = "{incarnation}"\n'
+        write_atomically(disk, directory, _NAME, text.encode())
+        return incarnation
+    try:
+        found = tomllib.loads(read_file(disk, path).decode())
+        owner = (int(found["node_id"]), str(found["cluster_id"]), str(found["incarnation"]))
+    except (ValueError, KeyError) as error:
+        raise ForeignDataError(f"{path} cannot be read ({error}); restore it, or start with an empty --data") from error
+    if owner[:2] != (node_id, cluster_id):
+        raise ForeignDataError(
+            f"{directory} belongs to node {owner[0]} of cluster {owner[1]}, and this is node {node_id} of "
+            f"{cluster_id}; start with the right --data and --node-id"
+        )
+    return owner[2]

@@ -1,0 +1,205 @@
+"""The composition root: one node, put together, run and taken apart in order.
+
+Up: lock the directory, open the metadata, raise the leader epochs, recover the logs, restore the folds, listen last.
+Down, the other way round: stop listening and answer what is in flight, then make everything durable, then let go.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from headrace.app.config import NodeConfig
+from headrace.app.identity import check_identity
+from headrace.app.loop_lag import LoopLag
+from headrace.broker.broker import Broker
+from headrace.broker.config import BrokerConfig
+from headrace.cluster.admin import Admin
+from headrace.cluster.catalog import Catalog, NodeAddress
+from headrace.cluster.driver import CatalogDriver
+from headrace.cluster.sqlite import SqliteStore
+from headrace.gateways.kafka.gateway import start_kafka
+from headrace.gateways.kafka.listener import KafkaListener
+from headrace.host.clock import SystemClock
+from headrace.host.disk import SystemDisk
+from headrace.host.process import (
+    DirectoryLock,
+    keep_collector_off_the_hot_path,
+    on_stop_signal,
+    raise_open_files_limit,
+)
+from headrace.host.rand import SystemRand
+from headrace.host.threads import PoolThreads
+from headrace.host.transport import TcpTransport
+from headrace.log.driver import LogStore
+from headrace.model.address import Address
+from headrace.model.errors import ConfigurationError
+from headrace.model.ids import NodeId, PartitionId
+
+_logger = logging.getLogger(__name__)
+
+_CLUSTER = "headrace"
+_PRODUCER_EXPIRY_INTERVAL_MS = 60_000
+# Descriptors that are neither segments nor connections: the store, the journal, listeners, the standard streams.
+_DESCRIPTORS_RESERVED = 64
+
+
+class Node:
+    """A running node."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.clock = SystemClock()
+        self.lag = LoopLag(self.clock)
+        self.kafka_address = config.kafka.listen
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rand = SystemRand()
+        self._disk = SystemDisk()
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        config, clock, disk = self.config, self.clock, self._disk
+        self._check_descriptors()
+        self._lock_directory()
+        self._sync_threads = self._threads("sync", 8)
+        self._read_threads = self._threads("read", 4)
+        store = await SqliteStore.open(config.data, clock=clock, threads=self._threads("store", 1))
+        self._stack.push_async_callback(store.close)
+        catalog = Catalog(cluster=_CLUSTER)
+        driver = CatalogDriver(store=store, catalog=catalog, clock=clock, rand=self._rand)
+        await driver.load()
+        self._run_always(driver.run())
+        node_id = NodeId(config.node_id)
+        admin = Admin(store=store, catalog=catalog, node_id=node_id, clock=clock, rand=self._rand)
+        cluster_id = await admin.cluster_id()
+        check_identity(disk, self._rand, config.data, node_id=config.node_id, cluster_id=cluster_id)
+        await admin.raise_epochs()
+        self.logs = await self._open_logs(catalog)
+        self.broker = Broker(
+            node_id=node_id,
+            cluster_id=cluster_id,
+            catalog=catalog,
+            admin=admin,
+            logs=self.logs,
+            clock=clock,
+            disk=disk,
+            threads=self._sync_threads,
+            data_directory=config.data,
+            config=BrokerConfig(
+                auto_create_topics=config.topics.auto_create,
+                default_partition_count=config.topics.partitions,
+                default_replication_factor=config.topics.replication,
+                producer_expiry_ms=config.log.producer_expiry_ms,
+            ),
+        )
+        await self.broker.start()
+        self._run_always(self._expire_producers())
+        self._run_always(self.lag.watch())
+        self._run_always(self.logs.wait_failed())
+        await self._listen(admin, node_id)
+        keep_collector_off_the_hot_path()
+
+    def _check_descriptors(self) -> None:
+        allowed = raise_open_files_limit()
+        needed = self.config.log.open_files_max + self.config.kafka.limits.connections_max + _DESCRIPTORS_RESERVED
+        if needed > allowed:
+            raise ConfigurationError(
+                f"log.open_files_max and kafka.limits.connections_max together need {needed} file descriptors, and "
+                f"this process may have {allowed}; lower them or raise the limit (ulimit -n)"
+            )
+
+    def _lock_directory(self) -> None:
+        self._disk.make_directory(self.config.data)
+        lock = DirectoryLock(f"{self.config.data}/lock")
+        self._stack.callback(lock.release)
+        if not lock.try_lock():
+            raise ConfigurationError(f"{self.config.data} is in use by another node; stop it or choose another --data")
+
+    def _threads(self, name: str, count_max: int) -> PoolThreads:
+        threads = PoolThreads(name=f"headrace-{name}", count_max=count_max)
+        self._stack.callback(threads.close)
+        return threads
+
+    async def _open_logs(self, catalog: Catalog) -> LogStore:
+        logs = LogStore(
+            disk=self._disk,
+            clock=self.clock,
+            rand=self._rand,
+            sync_threads=self._sync_threads,
+            read_threads=self._read_threads,
+            directory=self.config.data,
+            config=self.config.log,
+        )
+        partitions = {
+            PartitionId(topic.id, index): topic.config
+            for topic in catalog.topics.values()
+            for index in range(topic.partition_count)
+        }
+        await logs.start(partitions)
+        self._stack.push_async_callback(logs.stop)
+        return logs
+
+    async def _listen(self, admin: Admin, node_id: NodeId) -> None:
+        config = self.config.kafka
+        self.kafka: KafkaListener = await start_kafka(
+            self.broker,
+            transport=TcpTransport(),
+            clock=self.clock,
+            host=config.listen.host,
+            port=config.listen.port,
+            limits=config.limits,
+        )
+        self._stack.push_async_callback(self.kafka.stop)
+        self.kafka_address = Address(*self.kafka.address)
+        advertised = config.advertise or self.kafka_address
+        await admin.register_node(NodeAddress(node_id=node_id, host=advertised.host, port=advertised.port))
+        _logger.info("listening", extra={"kafka": str(self.kafka_address)})
+
+    async def _expire_producers(self) -> None:
+        while True:
+            await self.clock.sleep(_PRODUCER_EXPIRY_INTERVAL_MS)
+            self.broker.expire_producers()
+
+    def _run_always(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something for as long as the node lives. The node does not outlive it."""
+        task = asyncio.get_running_loop().create_task(work)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None and not self.failed.done():
+                self.failed.set_exception(error)
+
+        async def cancel() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+
+        task.add_done_callback(ended)
+        self._stack.push_async_callback(cancel)
+
+
+async def run(config: NodeConfig, *, ready: Callable[[Node], None] | None = None) -> None:
+    """Run a node until it is asked to stop."""
+    node = Node(config)
+    stop = asyncio.Event()
+    on_stop_signal(stop.set)
+    await node.start()
+    try:
+        if ready is not None:
+            ready(node)
+        node.failed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
+        _logger.info("stopping")
+    finally:
+        await node.stop()
+    if node.failed.done():
+        node.failed.result()
