@@ -1,13 +1,13 @@
 """`headrace consume`: read messages from a place on and print them."""
 
-import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from headrace.cli.moment import parse_moment, show_moment
-from headrace.cli.output import notice
+from headrace.cli.output import emit_bytes, notice
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, session
 from headrace.cli.text import compile_format, headers_text, message_to_json
 from headrace.client.stream import StreamClient
@@ -110,11 +110,9 @@ def consume(
     begin = _beginning(start, since, last)
     with session(server, timeout) as opened:
         reading = Reading(opened.client, render, count_max=count, stop_at_end=until_end)
-        try:
+        # Ctrl-C is how a person ends an endless read; it is no failure.
+        with suppress(KeyboardInterrupt):
             opened.run(reading.run(topic, partitions, begin))
-        except KeyboardInterrupt:
-            # Ctrl-C is how a person ends an endless read; it is no failure.
-            sys.stdout.flush()
 
 
 def _columns(*, keys: bool, headers: bool, timestamps: bool, places: bool) -> Callable[[Message], bytes]:
@@ -223,9 +221,8 @@ class Reading:
                 messages = messages[: self._left]
                 self._left -= len(messages)
             if messages:
-                sys.stdout.buffer.write(b"".join(map(self._render, messages)))
+                emit_bytes(b"".join(map(self._render, messages)))
             positions[part.at] = part.next_offset
-        sys.stdout.buffer.flush()
 
     async def _skip_deleted(self, positions: Positions) -> None:
         """Retention passed us by: go on where the log begins now, and say so."""

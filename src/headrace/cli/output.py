@@ -54,7 +54,15 @@ def notice(markup: str) -> None:
 
 def emit_json(value: Any) -> None:
     """One JSON document on one line: easy to pipe, easy to read line by line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    emit_bytes(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+
+def emit_bytes(data: bytes) -> None:
+    """All of the bytes, at once. Under PYTHONUNBUFFERED the stream is a bare file, whose writes may be short."""
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.buffer.flush()
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:

@@ -1,5 +1,6 @@
 """`headrace up`: start a node in the foreground and stop it gracefully."""
 
+import errno
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ from rich.markup import escape
 from headrace import __version__
 from headrace.app.config import NodeConfig, load
 from headrace.app.logs import configure_logging
-from headrace.cli.output import JsonOption, emit_json, people
+from headrace.cli.output import JsonOption, emit_json, fail, people
 
 if TYPE_CHECKING:
     from headrace.app.node import Node
@@ -111,7 +112,19 @@ def _serve(config: NodeConfig, *, as_json: bool) -> None:
         else:
             _welcome(config, str(started.kafka_address))
 
-    uvloop.run(node.run(config, ready=ready))
+    try:
+        uvloop.run(node.run(config, ready=ready))
+    except OSError as error:
+        fail(_reason(config, error))
+
+
+def _reason(config: NodeConfig, error: OSError) -> str:
+    """The machine's refusal in words. One without a file's name comes from the listener."""
+    if error.filename is not None:
+        return f"{error.filename}: {os.strerror(error.errno or 0)}; can this user read and write there?"
+    if error.errno == errno.EADDRINUSE:
+        return f"{config.kafka.listen} is in use by another program; stop that or choose another address with --kafka"
+    return f"{config.kafka.listen} cannot be listened on: {error}"
 
 
 def _welcome(config: NodeConfig, kafka: str) -> None:

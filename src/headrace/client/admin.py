@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headrace.client.errors import NO_ERROR, wire_error
 from headrace.client.router import Router
 from headrace.client.values import ClusterInfo, ConfigEntry, TopicInfo
-from headrace.model.errors import TopicExistsError, UnknownTopicError
+from headrace.model.errors import TimedOutError, TopicExistsError, UnknownTopicError
 from headrace.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -75,19 +75,24 @@ class Admin:
         topic = CreatableTopic(
             name=name, num_partitions=partition_count, replication_factor=replication_factor, configs=configs
         )
-        is_retry = False
+        maybe_done = False
 
         async def attempt() -> None:
-            nonlocal is_retry
+            nonlocal maybe_done
             request = CreateTopicsRequest(topics=(topic,), timeout_ms=deadline.left_ms, validate_only=validate_only)
             connection = await self._router.controller(deadline)
-            was_retry, is_retry = is_retry, True
-            response = await connection.call(CREATE_TOPICS, request, CreateTopicsResponse, timeout_ms=deadline.left_ms)
+            try:
+                response = await connection.call(
+                    CREATE_TOPICS, request, CreateTopicsResponse, timeout_ms=deadline.left_ms
+                )
+            except TimedOutError:
+                maybe_done = True
+                raise
             for result in response.topics:
                 if result.error_code != NO_ERROR:
                     error = wire_error(result.error_code, subject=name, message=result.error_message)
-                    # After an unclear answer the topic may be ours already.
-                    if was_retry and isinstance(error, TopicExistsError):
+                    # After an attempt with an unclear end, the topic may well be ours.
+                    if maybe_done and isinstance(error, TopicExistsError):
                         return
                     raise error
 
@@ -95,24 +100,29 @@ class Admin:
         return None if validate_only else await self.describe_topic(name)
 
     async def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and everything in them. The first refusal is raised after all were tried."""
+        """Delete topics and everything in them. The broker tries each of them; the first refusal is raised."""
         deadline = self._router.deadline()
-        is_retry = False
+        maybe_done = False
 
         async def attempt() -> None:
-            nonlocal is_retry
+            nonlocal maybe_done
             connection = await self._router.controller(deadline)
-            was_retry, is_retry = is_retry, True
             if connection.version(DELETE_TOPICS) >= _DELETE_TOPICS_STATES:
                 states = tuple(DeleteTopicState(name=name) for name in names)
                 request = DeleteTopicsRequest(topics=states, timeout_ms=deadline.left_ms)
             else:
                 request = DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=deadline.left_ms)
-            response = await connection.call(DELETE_TOPICS, request, DeleteTopicsResponse, timeout_ms=deadline.left_ms)
+            try:
+                response = await connection.call(
+                    DELETE_TOPICS, request, DeleteTopicsResponse, timeout_ms=deadline.left_ms
+                )
+            except TimedOutError:
+                maybe_done = True
+                raise
             for result in response.responses:
                 if result.error_code != NO_ERROR:
                     error = wire_error(result.error_code, subject=result.name or "", message=result.error_message)
-                    if was_retry and isinstance(error, UnknownTopicError):
+                    if maybe_done and isinstance(error, UnknownTopicError):
                         continue
                     raise error
 

@@ -6,7 +6,7 @@ connection breaks every waiter with an error that means *maybe*: the request may
 
 import asyncio
 import struct
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace import __version__
 from headrace.client.errors import UNSUPPORTED_VERSION, ConnectionLostError, UnreachableError
@@ -46,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiters: dict[int, Waiter] = {}
         self._correlation_id = 0
         self._versions: dict[int, int] = {}
+        self._lost = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         # A frame is received into a buffer of exactly its size, so that record sets are never copied.
@@ -60,6 +61,9 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    async def wait_closed(self) -> None:
+        await self._lost.wait()
 
     async def negotiate(self, *, timeout_ms: int) -> None:
         """Learn what the broker speaks and take, for each API, the highest version that both sides know."""
@@ -122,8 +126,8 @@ class Connection(asyncio.BufferedProtocol):
     # asyncio's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not an isinstance check: uvloop's transports have the methods and not the class.
+        self._transport = cast(asyncio.Transport, transport)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -170,6 +174,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._writable.set()
+        self._lost.set()
         self._fail_waiters(f"{self.address} closed the connection before it answered")
 
     def _break(self, why: str) -> None:
@@ -205,5 +210,6 @@ async def connect(
         await connection.negotiate(timeout_ms=timeout_ms)
     except BaseException:
         connection.close()
+        await connection.wait_closed()
         raise
     return connection

@@ -86,10 +86,11 @@ class Router:
     async def close(self) -> None:
         tasks, self._connections = list(self._connections.values()), {}
         for task in tasks:
-            if task.done() and not task.cancelled() and task.exception() is None:
-                task.result().close()
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(connection, Connection):
+                connection.close()
+                await connection.wait_closed()
 
     # Connections.
 
