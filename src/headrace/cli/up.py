@@ -29,7 +29,11 @@ def up(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Where HTTP clients connect. [dim]default: 127.0.0.1:8080[/]"),
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Reserved for HTTP; nothing answers there yet. [dim]default: 127.0.0.1:8080[/]",
+        ),
     ] = None,
     advertise: Annotated[
         str | None,
@@ -118,13 +122,20 @@ def _serve(config: NodeConfig, *, as_json: bool) -> None:
         fail(_reason(config, error))
 
 
+_LISTEN_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT})
+
+
 def _reason(config: NodeConfig, error: OSError) -> str:
-    """The machine's refusal in words. One without a file's name comes from the listener."""
+    """The machine's refusal in words."""
+    code = error.errno or 0
     if error.filename is not None:
-        return f"{error.filename}: {os.strerror(error.errno or 0)}; can this user read and write there?"
-    if error.errno == errno.EADDRINUSE:
+        return f"{error.filename}: {os.strerror(code)}; can this user read and write there?"
+    if code == errno.EADDRINUSE:
         return f"{config.kafka.listen} is in use by another program; stop that or choose another address with --kafka"
-    return f"{config.kafka.listen} cannot be listened on: {error}"
+    # Below zero are the resolver's codes: the host's name means nothing here.
+    if code in _LISTEN_ERRORS or code < 0:
+        return f"{config.kafka.listen} cannot be listened on: {error.strerror}"
+    return f"the node stopped: {error}"
 
 
 def _welcome(config: NodeConfig, kafka: str) -> None:
