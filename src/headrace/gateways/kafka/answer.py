@@ -1,0 +1,61 @@
+"""What a handler gives back.
+
+An answer is the whole response frame as a list of buffers, or None where the protocol has no response (Produce with
+acks=0). A handler that cannot answer at once returns a `Deferred`, which costs no task and no turn of the event loop,
+or a coroutine, which becomes a task of its connection.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.model.batch import Buffer
+
+Answer = list[Buffer] | None
+
+
+class CloseConnectionError(Exception):
+    """The peer broke the protocol so that no answer can be built; its connection is closed and the reason logged.
+
+    The reason is a constant text, so that lines can be counted and limited; what varies goes into fields.
+    """
+
+    def __init__(self, reason: str, **fields: object) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fields = fields
+
+
+Outcome = Answer | CloseConnectionError
+
+
+class Deferred:
+    """An answer that will come. Exactly one finish, exactly one listener, in either order."""
+
+    __slots__ = ("_finished", "_outcome", "_then")
+
+    def __init__(self) -> None:
+        self._then: Callable[[Outcome], None] | None = None
+        self._outcome: Outcome = None
+        self._finished = False
+
+    @property
+    def finished(self) -> bool:
+        return self._finished
+
+    def then(self, callback: Callable[[Outcome], None]) -> None:
+        if self._finished:
+            callback(self._outcome)
+        else:
+            self._then = callback
+
+    def finish(self, outcome: Outcome) -> None:
+        assert not self._finished, "a request is answered once"
+        self._finished = True
+        if self._then is not None:
+            then, self._then = self._then, None
+            then(outcome)
+        else:
+            self._outcome = outcome
+
+
+Reply = Answer | Deferred | Coroutine[Any, Any, Answer]

@@ -1,0 +1,71 @@
+"""AlterConfigs (key 33), versions 0 to 2: the whole set of a topic's settings. What is not named follows the default.
+
+Only topics are altered: a node's settings stand in its configuration file.
+"""
+
+from collections import Counter
+
+from headrace.gateways.kafka.context import Api, Context
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
+from headrace.gateways.kafka.settings import ResourceType
+from headrace.model.errors import InvalidConfigError, UnknownTopicError
+from headrace.model.topic import Topic
+from headrace.wire.kafka.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def _handle(context: Context, request: AlterConfigsRequest, version: int) -> AlterConfigsResponse:
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        try:
+            topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
+            async with context.altering:
+                await context.broker.alter_config(topic.name, _overrides(resource), validate_only=request.validate_only)
+        except Exception as error:  # noqa: BLE001 - becomes this resource's error; the unexpected is logged
+            code = code_of(context.explain(error))
+            context.counters.count_error(code)
+            responses.append(_result(resource, code, message_of(error)))
+        else:
+            responses.append(_result(resource, 0, None))
+    return AlterConfigsResponse(responses=tuple(responses))
+
+
+def find_altered(context: Context, kind: int, name: str, asked: "Counter[tuple[int, str]]") -> Topic:
+    """The topic that is to be altered, for both forms of the request."""
+    if kind != ResourceType.TOPIC:
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, "only topics are altered here; a node's settings are in its configuration file"
+        )
+    if asked[kind, name] > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{name} stands twice in one request")
+    topic = context.broker.catalog.topics.get(name)
+    if topic is None:
+        raise UnknownTopicError(f"no topic is called {name}")
+    return topic
+
+
+def _overrides(resource: AlterConfigsResource) -> dict[str, str]:
+    overrides: dict[str, str] = {}
+    for config in resource.configs:
+        if config.value is None:
+            raise InvalidConfigError(f"{config.name} has no value; leave it out to follow the default")
+        if config.name in overrides:
+            raise InvalidConfigError(f"{config.name} is set twice")
+        overrides[config.name] = config.value
+    return overrides
+
+
+def _result(resource: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
+
+
+def _refuse(request: AlterConfigsRequest, version: int, code: int, message: str) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=tuple(_result(resource, code, message) for resource in request.resources))
+
+
+API = Api(key=33, version_min=0, version_max=2, handle=_handle, refuse=_refuse)

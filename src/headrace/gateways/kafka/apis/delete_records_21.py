@@ -1,0 +1,52 @@
+"""DeleteRecords (key 21), versions 0 to 2: move a log's start forward. Offset -1 means up to the high watermark."""
+
+from headrace.gateways.kafka.context import Api, Context
+from headrace.gateways.kafka.errors import code_of
+from headrace.model.ids import Offset
+from headrace.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_NO_OFFSET = -1
+
+
+async def _handle(context: Context, request: DeleteRecordsRequest, version: int) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        partitions = [await _delete(context, topic.name, asked, request.timeout_ms) for asked in topic.partitions]
+        topics.append(DeleteRecordsTopicResult(topic.name, tuple(partitions)))
+    return DeleteRecordsResponse(topics=tuple(topics))
+
+
+async def _delete(
+    context: Context, topic: str, asked: DeleteRecordsPartition, timeout_ms: int
+) -> DeleteRecordsPartitionResult:
+    try:
+        partition = context.broker.partition(topic, asked.partition_index)
+        start = await context.finish_within(timeout_ms, partition.delete_records(Offset(asked.offset)))
+    except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
+        code = code_of(context.explain(error))
+        context.counters.count_error(code)
+        return DeleteRecordsPartitionResult(asked.partition_index, _NO_OFFSET, code)
+    return DeleteRecordsPartitionResult(asked.partition_index, start, 0)
+
+
+def _refuse(request: DeleteRecordsRequest, version: int, code: int, message: str) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=tuple(
+            DeleteRecordsTopicResult(
+                topic.name,
+                tuple(
+                    DeleteRecordsPartitionResult(asked.partition_index, _NO_OFFSET, code) for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+API = Api(key=21, version_min=0, version_max=2, handle=_handle, refuse=_refuse)

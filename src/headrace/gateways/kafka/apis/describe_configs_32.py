@@ -1,0 +1,111 @@
+"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, and what a node tells about itself.
+
+A topic's settings are all writable. A node's come from its configuration file and are read-only here; only those that
+bear on clients are told. Other resources (loggers, metrics subscriptions, groups) are refused.
+"""
+
+from collections.abc import Iterator
+
+from headrace.gateways.kafka.context import Api, Context
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
+from headrace.gateways.kafka.settings import Kind, ResourceType, Setting, Source, topic_settings
+from headrace.model.errors import UnknownTopicError
+from headrace.model.names import check_topic_name
+from headrace.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def _handle(context: Context, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=tuple(_describe(context, resource, request) for resource in request.resources)
+    )
+
+
+def _describe(
+    context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    try:
+        settings = list(_settings(context, resource))
+    except Exception as error:  # noqa: BLE001 - becomes this resource's error; the unexpected is logged
+        code = code_of(context.explain(error))
+        context.counters.count_error(code)
+        return DescribeConfigsResult(code, message_of(error), resource.resource_type, resource.resource_name)
+    wanted = resource.configuration_keys
+    return DescribeConfigsResult(
+        0,
+        None,
+        resource.resource_type,
+        resource.resource_name,
+        tuple(_show(setting, request) for setting in settings if not wanted or setting.name in wanted),
+    )
+
+
+def _settings(context: Context, resource: DescribeConfigsResource) -> Iterator[Setting]:
+    if resource.resource_type == ResourceType.TOPIC:
+        name = check_topic_name(resource.resource_name)
+        topic = context.broker.catalog.topics.get(name)
+        if topic is None:
+            raise UnknownTopicError(f"no topic is called {name}")
+        return topic_settings(topic)
+    if resource.resource_type == ResourceType.BROKER:
+        return _node_settings(context, resource.resource_name)
+    raise RefusedError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
+
+
+def _node_settings(context: Context, name: str) -> Iterator[Setting]:
+    if not name:
+        # Settings for all nodes at once, of which there are none.
+        return iter(())
+    if name != str(context.broker.node_id):
+        raise RefusedError(
+            ErrorCode.INVALID_REQUEST, f"this is node {context.broker.node_id}; ask node {name} about itself"
+        )
+    limits = context.limits
+    told = (
+        ("broker.id", str(context.broker.node_id), Kind.INT, "This node's id."),
+        ("log.dirs", context.broker.data_directory, Kind.STRING, "Where this node keeps its data."),
+        ("socket.request.max.bytes", str(limits.frame_bytes_max), Kind.INT, "Largest request."),
+        ("fetch.max.bytes", str(limits.fetch_bytes_max), Kind.INT, "Most bytes that one Fetch answers with."),
+        ("max.connections", str(limits.connections_max), Kind.INT, "Most connections to this listener."),
+        ("connections.max.idle.ms", str(limits.connection_idle_ms_max), Kind.LONG, "When idle connections close."),
+    )
+    return (Setting(key, value, Source.STATIC_BROKER, kind, value, words) for key, value, kind, words in told)
+
+
+def _show(setting: Setting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.source == Source.STATIC_BROKER,
+        config_source=setting.source,
+        is_sensitive=False,
+        synonyms=_synonyms(setting) if request.include_synonyms else (),
+        config_type=setting.kind,
+        documentation=setting.documentation if request.include_documentation else None,
+    )
+
+
+def _synonyms(setting: Setting) -> tuple[DescribeConfigsSynonym, ...]:
+    """Where the value would come from, the strongest source first."""
+    own = DescribeConfigsSynonym(setting.name, setting.value, setting.source)
+    if setting.source != Source.TOPIC:
+        return (own,)
+    return own, DescribeConfigsSynonym(setting.name, setting.default, Source.DEFAULT)
+
+
+def _refuse(request: DescribeConfigsRequest, version: int, code: int, message: str) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=tuple(
+            DescribeConfigsResult(code, message, resource.resource_type, resource.resource_name)
+            for resource in request.resources
+        )
+    )
+
+
+API = Api(key=32, version_min=1, version_max=4, handle=_handle, refuse=_refuse)

@@ -1,0 +1,83 @@
+"""IncrementalAlterConfigs (key 44), versions 0 and 1: set or take back single settings of a topic.
+
+No setting of headrace is a list, so appending and subtracting are refused. Only topics are altered, as in AlterConfigs.
+"""
+
+from collections import Counter
+from enum import IntEnum
+
+from headrace.gateways.kafka.apis.alter_configs_33 import find_altered
+from headrace.gateways.kafka.context import Api, Context
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
+from headrace.model.errors import InvalidConfigError
+from headrace.model.topic import Topic
+from headrace.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def _handle(
+    context: Context, request: IncrementalAlterConfigsRequest, version: int
+) -> IncrementalAlterConfigsResponse:
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    responses = []
+    for resource in request.resources:
+        try:
+            async with context.altering:
+                topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
+                await context.broker.alter_config(
+                    topic.name, _apply(topic, resource), validate_only=request.validate_only
+                )
+        except Exception as error:  # noqa: BLE001 - becomes this resource's error; the unexpected is logged
+            code = code_of(context.explain(error))
+            context.counters.count_error(code)
+            responses.append(_result(resource, code, message_of(error)))
+        else:
+            responses.append(_result(resource, 0, None))
+    return IncrementalAlterConfigsResponse(responses=tuple(responses))
+
+
+def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
+    """The topic's settings with the changes made."""
+    overrides = dict(topic.overrides)
+    changed: set[str] = set()
+    for config in resource.configs:
+        if config.name in changed:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"{config.name} is changed twice")
+        changed.add(config.name)
+        if config.config_operation == Operation.DELETE:
+            overrides.pop(config.name, None)
+        elif config.config_operation == Operation.SET:
+            if config.value is None:
+                raise InvalidConfigError(f"{config.name} has no value; delete it to follow the default")
+            overrides[config.name] = config.value
+        elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
+            raise InvalidConfigError(f"{config.name} is no list; set it instead")
+        else:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"no operation has the number {config.config_operation}")
+    return overrides
+
+
+def _result(resource: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)
+
+
+def _refuse(
+    request: IncrementalAlterConfigsRequest, version: int, code: int, message: str
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=tuple(_result(resource, code, message) for resource in request.resources)
+    )
+
+
+API = Api(key=44, version_min=0, version_max=1, handle=_handle, refuse=_refuse)

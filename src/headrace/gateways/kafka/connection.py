@@ -1,0 +1,454 @@
+"""One Kafka connection: bytes in, requests out; answers in, bytes out, in the order of the requests.
+
+Theory of operation. A connection is callbacks on the event loop; no task and no queue stands behind it.
+
+Reading. A read lands in the buffer that all connections share and is parsed before the callback returns: every whole
+frame in it is copied out and dispatched. A frame that is not whole gets a buffer of its own, and the next reads go
+straight into that. The buffer grows with what arrives (`frame_ahead_bytes`, doubling), so a length that lies costs
+little. An idle connection holds no buffer.
+
+Answering. A handler's answer goes out in the same callback if nothing is ahead of it. Otherwise the request gets a
+slot; slots are answered from the front.
+
+Holding back. Reading stops while too many requests or bytes of them are unanswered, while the peer does not take its
+answers, or while the node has no memory left for frames. What was read already and not dispatched waits in `_stash`.
+
+Deadlines (frame, idle, unread answers, closing) are looked at by the sweep in `shared`.
+
+Whatever a peer does wrong costs that peer its connection and leaves one line, limited in number, in the log.
+"""
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from functools import partial
+from typing import Any, cast
+
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Outcome
+from headrace.gateways.kafka.shared import Shared
+from headrace.model.batch import Buffer
+
+_LOGGER = logging.getLogger(__name__)
+_LENGTH = struct.Struct(">i")
+
+# API key, version and correlation id: no request is shorter.
+FRAME_BYTES_MIN = 8
+# Requests that one connection may have answered in one turn of the loop before the others get theirs.
+REQUESTS_A_TURN = 128
+
+
+class Slot:
+    """A request's place in the order of answers."""
+
+    __slots__ = ("done", "outcome", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.done = False
+        self.outcome: Outcome = None
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._limits = shared.limits
+        # Becomes the smaller limit until authentication, once there is authentication.
+        self._frame_bytes_max = shared.limits.frame_bytes_max
+        self._transport: asyncio.Transport | None = None
+        self.peer = "?"
+        # What is read and not whole: the first bytes of a length, or a frame and how much of it has arrived.
+        self._prefix = b""
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._have = 0
+        self._stash: bytes = b""
+        # Requests without an answer, in order, and the bytes of their frames.
+        self._slots: deque[Slot] = deque()
+        self._in_flight_bytes = 0
+        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._written_bytes = 0
+        self._held_back = False
+        self._writing_paused = False
+        self._draining = False
+        self._closed = False
+        # Times of the coarse clock.
+        self._last_ms = shared.now_ms
+        self._frame_since_ms = 0
+        self._write_mark_ms = 0
+        self._write_mark_bytes = 0
+        self._closing_since_ms: int | None = None
+
+    # The transport's callbacks.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not inherit from asyncio's.
+        transport = cast(asyncio.Transport, transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        counters = self._shared.counters
+        if len(self._shared.connections) >= self._limits.connections_max:
+            counters.connections_refused += 1
+            self._closed = True
+            self._shared.warnings.warn(
+                "too many connections", self.peer, {"connections_max": self._limits.connections_max}
+            )
+            transport.abort()
+            return
+        self._shared.connections.add(self)
+        counters.connections_total += 1
+        counters.connections_open += 1
+        self._last_ms = self._shared.now_ms
+        transport.set_write_buffer_limits(high=self._limits.write_pause_bytes)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closed = True
+        if self in self._shared.connections:
+            self._shared.counters.connections_open -= 1
+        self._shared.budget.leave(self._go_on)
+        self._drop_partial_frame()
+        self._release_finished_slots()
+        # Long polls end here. Appends go on: what was accepted is stored whether or not anybody hears of it.
+        for task in list(self._tasks):
+            task.cancel()
+        self._shared.remove(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._have :]
+        prefix = self._prefix
+        if not prefix:
+            return self._shared.receive_view
+        # The read continues where the first bytes of its length stand, so that parsing begins at 0.
+        self._shared.receive_view[: len(prefix)] = prefix
+        return self._shared.receive_view[len(prefix) :]
+
+    def buffer_updated(self, size: int) -> None:
+        shared = self._shared
+        shared.counters.bytes_in += size
+        self._last_ms = shared.now_ms
+        if self._closed or self._draining:
+            return
+        if self._frame is None:
+            end = size + len(self._prefix)
+            self._prefix = b""
+            self._parse(shared.receive_view, end)
+        else:
+            self._have += size
+            if self._have == self._frame_size:
+                frame = self._frame
+                self._drop_partial_frame()
+                self._dispatch(frame)
+            elif self._have == len(self._frame):
+                self._grow()
+        self._flush()
+        if not self._held_back and self._must_hold_back():
+            self._hold_back()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._mark_writing()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._go_on()
+
+    # Reading.
+
+    def _parse(self, data: memoryview, end: int) -> None:
+        """Dispatch every whole frame in data[:end] and keep what is left, without keeping the buffer itself."""
+        position = 0
+        count = 0
+        while end - position >= 4:
+            if count and (count >= REQUESTS_A_TURN or self._out_bytes >= self._limits.write_pause_bytes):
+                self._flush()
+                self._stash = bytes(data[position:end])
+                self._hold_back()
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+            if self._must_hold_back():
+                self._stash = bytes(data[position:end])
+                self._hold_back()
+                return
+            (size,) = _LENGTH.unpack_from(data, position)
+            if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
+                self._flush()
+                self.close_for("frame length out of bounds", length=size, length_max=self._frame_bytes_max)
+                return
+            position += 4
+            if end - position < size:
+                self._begin_frame(size, data[position:end])
+                return
+            self._dispatch(bytearray(data[position : position + size]))
+            position += size
+            count += 1
+            if self._closed:
+                return
+        if position < end:
+            self._prefix = bytes(data[position:end])
+            self._frame_since_ms = self._shared.now_ms
+
+    def _begin_frame(self, size: int, start: memoryview) -> None:
+        allocated = min(size, max(self._limits.frame_ahead_bytes, 2 * len(start)))
+        frame = bytearray(allocated)
+        frame[: len(start)] = start
+        self._frame = frame
+        self._frame_size = size
+        self._have = len(start)
+        self._frame_since_ms = self._shared.now_ms
+        self._shared.budget.take(allocated)
+        if self._shared.budget.exhausted:
+            self._hold_back()
+
+    def _grow(self) -> bool:
+        """Make room for more of the frame. False if the node has no memory for it now; then reading waits."""
+        assert self._frame is not None
+        allocated = len(self._frame)
+        wanted = min(self._frame_size, 2 * allocated)
+        if not self._shared.budget.try_take(wanted - allocated):
+            self._hold_back()
+            self._shared.budget.wait(self._go_on)
+            return False
+        # A new buffer, because the event loop may still hold a view of the old one.
+        frame = bytearray(wanted)
+        frame[:allocated] = self._frame
+        self._frame = frame
+        return True
+
+    def _drop_partial_frame(self) -> None:
+        if self._frame is not None:
+            self._shared.budget.give(len(self._frame))
+            self._frame = None
+
+    def _must_hold_back(self) -> bool:
+        return (
+            self._writing_paused
+            or len(self._slots) >= self._limits.requests_in_flight_max
+            or self._in_flight_bytes >= self._limits.requests_in_flight_bytes_max
+            or self._shared.budget.exhausted
+        )
+
+    def _hold_back(self) -> None:
+        if self._closed or self._transport is None:
+            return
+        if self._shared.budget.exhausted:
+            self._shared.budget.wait(self._go_on)
+        if not self._held_back:
+            self._held_back = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read again, if what held the connection back is over; first comes what was read already."""
+        if not self._held_back or self._closed or self._draining or self._transport is None:
+            return
+        if self._must_hold_back():
+            if self._shared.budget.exhausted:
+                self._shared.budget.wait(self._go_on)
+            return
+        if self._frame is not None and self._have == len(self._frame) and not self._grow():
+            return
+        # The peer was not read, so its frame's time begins anew.
+        self._last_ms = self._frame_since_ms = self._shared.now_ms
+        self._held_back = False
+        if self._stash:
+            stash, self._stash = self._stash, b""
+            # Reading is still paused: what holds the rest of the stash back must not pause it twice.
+            self._held_back = True
+            self._parse_stash(stash)
+            if self._held_back or self._closed:
+                return
+        self._transport.resume_reading()
+
+    def _parse_stash(self, stash: bytes) -> None:
+        self._parse(memoryview(stash), len(stash))
+        self._flush()
+        self._held_back = bool(self._stash) or self._must_hold_back()
+
+    # Answering.
+
+    def _dispatch(self, frame: bytearray) -> None:
+        try:
+            reply = self._shared.serve(frame)
+        except CloseConnectionError as error:
+            slot = self._answer_later(len(frame))
+            slot.outcome = error
+            slot.done = True
+            self._answer_front()
+            return
+        if isinstance(reply, list) or reply is None:
+            if not self._slots:
+                if reply:
+                    self._put(reply)
+                return
+            slot = self._answer_later(len(frame))
+            slot.outcome = reply
+            slot.done = True
+        elif isinstance(reply, Deferred):
+            reply.then(partial(self._finish, self._answer_later(len(frame))))
+        else:
+            slot = self._answer_later(len(frame))
+            task: asyncio.Task[Answer] = asyncio.get_running_loop().create_task(reply)
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._finish_task, slot))
+
+    def _answer_later(self, size: int) -> Slot:
+        slot = Slot(size)
+        self._slots.append(slot)
+        self._in_flight_bytes += size
+        self._shared.budget.take(size)
+        return slot
+
+    def _finish_task(self, slot: Slot, task: "asyncio.Task[Answer]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            self._finish(slot, CloseConnectionError("request cancelled"))
+            return
+        error = task.exception()
+        if error is None:
+            self._finish(slot, task.result())
+        elif isinstance(error, CloseConnectionError):
+            self._finish(slot, error)
+        else:
+            _LOGGER.error("Kafka request failed outside its handler", exc_info=error, extra={"peer": self.peer})
+            self._finish(slot, CloseConnectionError("internal error"))
+
+    def _finish(self, slot: Slot, outcome: Outcome) -> None:
+        slot.outcome = outcome
+        slot.done = True
+        if self._closed:
+            # Nobody to answer; the frame's memory is free all the same. Slots behind give theirs when they finish.
+            self._shared.budget.give(slot.size)
+            slot.size = 0
+            return
+        if self._slots[0] is slot:
+            self._answer_front()
+            self._flush()
+            if self._held_back:
+                self._go_on()
+
+    def _answer_front(self) -> None:
+        """Put every answer that has nothing unfinished ahead of it."""
+        slots = self._slots
+        while slots and slots[0].done and not self._closed:
+            slot = slots.popleft()
+            self._in_flight_bytes -= slot.size
+            self._shared.budget.give(slot.size)
+            outcome = slot.outcome
+            if isinstance(outcome, CloseConnectionError):
+                self._flush()
+                self.close_for(outcome.reason, **outcome.fields)
+                return
+            if outcome:
+                self._put(outcome)
+        self._last_ms = self._shared.now_ms
+        if self._draining and not slots:
+            self._flush()
+            self._close_transport()
+
+    def _put(self, buffers: list[Buffer]) -> None:
+        self._out += buffers
+        for buffer in buffers:
+            self._out_bytes += len(buffer)
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out or self._transport is None:
+            return
+        size = self._out_bytes
+        self._out = []
+        self._out_bytes = 0
+        if self._closed:
+            return
+        self._shared.counters.bytes_out += size
+        self._written_bytes += size
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+        if self._writing_paused and self._transport.get_write_buffer_size() > self._limits.write_buffer_bytes_max:
+            self.close_for("answers not taken", buffered_bytes=self._transport.get_write_buffer_size())
+
+    # Deadlines and ends.
+
+    def check_deadlines(self, now_ms: int) -> None:
+        limits = self._limits
+        if self._closing_since_ms is not None:
+            if now_ms - self._closing_since_ms >= limits.write_deadline_ms:
+                self.abort()
+            return
+        if self._closed or self._draining:
+            return
+        # While we do not read, the frame's time stands still; waiting for memory is the exception, because
+        # frames that are not whole could otherwise wait for each other for ever.
+        reading = not self._held_back or (self._frame is not None and not self._slots and not self._writing_paused)
+        if (self._frame is not None or self._prefix) and reading:
+            if now_ms - self._frame_since_ms >= limits.frame_deadline_ms:
+                self.close_for("frame not complete in time", have_bytes=self._have, frame_bytes=self._frame_size)
+        elif self._writing_paused:
+            if now_ms - self._write_mark_ms >= limits.write_deadline_ms:
+                taken = self._taken_bytes() - self._write_mark_bytes
+                if taken < limits.write_progress_bytes_min:
+                    self.close_for("answers not taken", taken_bytes=taken, deadline_ms=limits.write_deadline_ms)
+                else:
+                    self._mark_writing()
+        elif not self._slots and now_ms - self._last_ms >= limits.connection_idle_ms_max:
+            _LOGGER.debug("idle Kafka connection closed", extra={"peer": self.peer})
+            self._close_transport()
+
+    def _taken_bytes(self) -> int:
+        assert self._transport is not None
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def _mark_writing(self) -> None:
+        self._write_mark_ms = self._shared.now_ms
+        self._write_mark_bytes = self._taken_bytes()
+
+    def drain(self) -> None:
+        """The node stops: no further request is read, those that are dispatched are answered, then it closes."""
+        if self._closed or self._draining or self._transport is None:
+            return
+        self._draining = True
+        self._stash = b""
+        self._drop_partial_frame()
+        if not self._held_back:
+            self._held_back = True
+            self._transport.pause_reading()
+        if not self._slots:
+            self._close_transport()
+
+    def close_for(self, reason: str, **fields: Any) -> None:
+        """Close because of what the peer did, and say so. Answers already handed to the transport still leave."""
+        if self._closed:
+            return
+        self._shared.counters.count_closed(reason)
+        self._shared.warnings.warn(reason, self.peer, fields)
+        unread = self._writing_paused
+        self._close_transport()
+        if unread:
+            self.abort()
+
+    def _close_transport(self) -> None:
+        self._closed = True
+        self._closing_since_ms = self._shared.now_ms
+        self._release_finished_slots()
+        self._drop_partial_frame()
+        self._stash = b""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _release_finished_slots(self) -> None:
+        """Memory of requests that are finished and now will not be answered; the unfinished give theirs in _finish."""
+        for slot in self._slots:
+            if slot.done:
+                self._shared.budget.give(slot.size)
+                slot.size = 0
+        self._slots.clear()
+
+    def abort(self) -> None:
+        self._closed = True
+        self._release_finished_slots()
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,103 @@
+"""What every handler is given, and what an API's file declares about itself."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.cluster.catalog import NodeAddress
+from headrace.gateways.kafka.answer import Reply
+from headrace.gateways.kafka.counters import KafkaCounters
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError
+from headrace.gateways.kafka.limits import KafkaLimits
+from headrace.gateways.kafka.metadata_cache import MetadataCache
+from headrace.gateways.kafka.port import BrokerPort
+from headrace.host.clock import Clock
+from headrace.model.errors import HeadraceError, TimedOutError
+from headrace.wire.kafka.frame import RequestHeader
+
+_LOGGER = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Context:
+    """One gateway's ties to its node. Holds nothing that a restart would lose."""
+
+    def __init__(self, broker: BrokerPort, *, limits: KafkaLimits, clock: Clock, counters: KafkaCounters) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.clock = clock
+        self.counters = counters
+        # Incremental changes read a topic's settings and write them back: one at a time.
+        self.altering = asyncio.Lock()
+        self.metadata_cache = MetadataCache(limits.metadata_answers_max)
+        self._work: set[asyncio.Task[Any]] = set()
+
+    def this_node(self) -> NodeAddress:
+        """Where clients reach this node."""
+        for node in self.broker.nodes():
+            if node.node_id == self.broker.node_id:
+                return node
+        raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, "this node has no address for Kafka clients yet; retry")
+
+    def explain(self, error: BaseException) -> BaseException:
+        """Note an error that goes into an answer; one that no rule expected is logged with its traceback."""
+        if not isinstance(error, HeadraceError | RefusedError):
+            self.counters.handler_failures += 1
+            _LOGGER.error("Kafka request failed", exc_info=error)
+        return error
+
+    async def finish_within(self, timeout_ms: int, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for administrative work until the client's deadline. Then it goes on, and the client hears *maybe*."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        ready = asyncio.Event()
+        task.add_done_callback(lambda _: ready.set())
+        timer = self.clock.call_later(max(timeout_ms, 1), ready.set)
+        try:
+            await ready.wait()
+        finally:
+            timer.cancel()
+            task.add_done_callback(self._forget)
+        if not task.done():
+            raise TimedOutError(f"not done within {timeout_ms} ms; it goes on, so look before you repeat it")
+        return task.result()
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._work.discard(task)
+        # Also marks the exception as seen, when nobody waits for the task any more.
+        if not task.cancelled() and task.exception() is not None:
+            _LOGGER.debug("administrative work ended with an error", exc_info=task.exception())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API as this gateway serves it.
+
+    `handle` gets the parsed request and returns the response, at once or as an awaitable. `refuse` builds the response
+    that carries an error for everything that the request asked; it may return None where no field can carry one, and
+    then the connection is closed.
+    """
+
+    key: int
+    version_min: int
+    version_max: int
+    handle: Callable[[Context, Any, int], Any | Awaitable[Any]]
+    refuse: Callable[[Any, int, int, str], Any]
+    # What is advertised, where that differs from what is served.
+    version_min_advertised: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawApi:
+    """An API that reads the frame and builds the answer's buffers by hand."""
+
+    key: int
+    version_min: int
+    version_max: int
+    serve: Callable[[Context, RequestHeader, bytearray], Reply]
+    # Builds the whole answer for an error that concerns the request; None if there is no answer to be had.
+    refuse: Callable[[Context, RequestHeader, bytearray, int, str], Reply]
+    version_min_advertised: int | None = None

@@ -1,0 +1,167 @@
+"""From a frame to its handler, and from whatever the handler does to an answer.
+
+Every request ends in exactly one of: an answer; no answer, where the protocol has none; a closed connection with a
+reason. A handler's exception is turned into an answer with an error code where the API's response has a place for one.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply
+from headrace.gateways.kafka.context import Api, Context, RawApi
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
+from headrace.model.errors import HeadraceError
+from headrace.wire.kafka.api import API_VERSIONS_KEY
+from headrace.wire.kafka.frame import (
+    RequestHeader,
+    encode_response,
+    read_request,
+    read_request_header,
+    response_header,
+)
+from headrace.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.kafka.primitives import INT32, MalformedError
+from headrace.wire.kafka.registry import APIS
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Serves frames. Called once for each; the result is an answer, or will become one."""
+
+    def __init__(self, context: Context, apis: Iterable[Api | RawApi]) -> None:
+        self._context = context
+        self._apis = {api.key: api for api in apis}
+        assert API_VERSIONS_KEY in self._apis, "clients ask for ApiVersions before anything else"
+        self._version_answers = self._encode_version_answers()
+
+    def serve(self, frame: bytearray) -> Reply:
+        try:
+            header = read_request_header(frame)
+        except MalformedError as error:
+            raise CloseConnectionError("malformed request header", error=str(error)) from None
+        self._context.counters.count_request(header.api_key)
+        if header.api_key == API_VERSIONS_KEY:
+            return self._answer_versions(header, frame)
+        api = self._apis.get(header.api_key)
+        if api is None:
+            raise CloseConnectionError("unknown API", api_key=header.api_key, api_version=header.api_version)
+        if isinstance(api, RawApi):
+            return self._serve_raw(api, header, frame)
+        return self._serve(api, header, frame)
+
+    def _serve(self, api: Api, header: RequestHeader, frame: bytearray) -> Reply:
+        known = APIS[api.key]
+        if not known.min_version <= header.api_version <= known.max_version:
+            raise _unsupported(header)
+        request = _parse(header, frame)
+        if not api.version_min <= header.api_version <= api.version_max:
+            return self._refuse(api, header, request, _version_refusal(api, header))
+        try:
+            response = api.handle(self._context, request, header.api_version)
+        except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
+            return self._refuse(api, header, request, self._context.explain(error))
+        if inspect.isawaitable(response):
+            return self._finish(api, header, request, response)
+        return self._encode(header, response)
+
+    async def _finish(self, api: Api, header: RequestHeader, request: Any, response: Awaitable[Any]) -> Answer:
+        try:
+            return self._encode(header, await response)
+        except CloseConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
+            return self._refuse(api, header, request, self._context.explain(error))
+
+    def _encode(self, header: RequestHeader, response: Any) -> Answer:
+        return [encode_response(header.api_key, header.api_version, header.correlation_id, response)]
+
+    def _refuse(self, api: Api, header: RequestHeader, request: Any, error: BaseException) -> Answer:
+        code = code_of(error)
+        self._context.counters.count_error(code)
+        try:
+            response = api.refuse(request, header.api_version, code, message_of(error))
+            if response is not None:
+                return self._encode(header, response)
+        except Exception:
+            _LOGGER.exception("Kafka refusal could not be built", extra={"api_key": api.key})
+        raise CloseConnectionError("request refused", api_key=api.key, error=message_of(error))
+
+    def _serve_raw(self, api: RawApi, header: RequestHeader, frame: bytearray) -> Reply:
+        context = self._context
+        if not api.version_min <= header.api_version <= api.version_max:
+            try:
+                refusal = _version_refusal(api, header)
+                return api.refuse(context, header, frame, ErrorCode.UNSUPPORTED_VERSION, str(refusal))
+            except MalformedError:
+                raise _unsupported(header) from None
+        try:
+            return api.serve(context, header, frame)
+        except CloseConnectionError:
+            raise
+        except MalformedError as error:
+            raise _malformed(header, error) from None
+        except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
+            context.explain(error)
+            context.counters.count_error(code_of(error))
+            return api.refuse(context, header, frame, code_of(error), message_of(error))
+
+    # ApiVersions: answered for any version, from bytes made once.
+
+    def _answer_versions(self, header: RequestHeader, frame: bytearray) -> Answer:
+        api = self._apis[API_VERSIONS_KEY]
+        version = header.api_version
+        if version not in self._version_answers:
+            # KIP-511: version 0 of the answer, which every client can read, with the range that we know.
+            low = ApiVersion(API_VERSIONS_KEY, api.version_min, api.version_max)
+            refusal = ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION), (low,))
+            return [encode_response(API_VERSIONS_KEY, 0, header.correlation_id, refusal)]
+        _parse(header, frame)
+        length, body = self._version_answers[version]
+        return [length + INT32.pack(header.correlation_id) + body]
+
+    def _encode_version_answers(self) -> dict[int, tuple[bytes, bytes]]:
+        ranges = tuple(
+            ApiVersion(
+                api.key,
+                api.version_min if api.version_min_advertised is None else api.version_min_advertised,
+                api.version_max,
+            )
+            for api in sorted(self._apis.values(), key=lambda api: api.key)
+        )
+        answers = {}
+        own = self._apis[API_VERSIONS_KEY]
+        for version in range(own.version_min, own.version_max + 1):
+            frame = encode_response(API_VERSIONS_KEY, version, 0, ApiVersionsResponse(0, ranges))
+            header_size = len(response_header(APIS[API_VERSIONS_KEY], version, 0))
+            answers[version] = (frame[:4], frame[4 + header_size :])
+        return answers
+
+
+def _parse(header: RequestHeader, frame: bytearray) -> Any:
+    try:
+        return read_request(header, frame)
+    except MalformedError as error:
+        raise _malformed(header, error) from None
+
+
+def _malformed(header: RequestHeader, error: HeadraceError) -> CloseConnectionError:
+    return CloseConnectionError(
+        "malformed request", api_key=header.api_key, api_version=header.api_version, error=str(error)
+    )
+
+
+def _unsupported(header: RequestHeader) -> CloseConnectionError:
+    return CloseConnectionError(
+        "unsupported version", api_key=header.api_key, api_version=header.api_version, client_id=header.client_id
+    )
+
+
+def _version_refusal(api: Api | RawApi, header: RequestHeader) -> RefusedError:
+    name = APIS[api.key].name
+    return RefusedError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        f"{name} version {header.api_version} is not served; use {api.version_min} to {api.version_max}",
+    )

@@ -1,0 +1,121 @@
+"""The one table from headrace's errors to Kafka's codes.
+
+Clients act on the code: retriable ones they retry after a look at the metadata, the others they hand to their user.
+Where Kafka has no code for what happened, the table takes the one that makes clients do what headrace's error says.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from headrace.model import errors
+from headrace.wire.kafka.primitives import MalformedError
+
+
+class ErrorCode(IntEnum):
+    """Kafka's codes, as far as this gateway answers with them."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TOPIC_EXCEPTION = 17
+    INVALID_REQUIRED_ACKS = 21
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+
+
+class RefusedError(Exception):
+    """A refusal that only Kafka's protocol knows, so that only this gateway has it: a code and what to say."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
+    errors.HeadraceError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    errors.InvalidRequestError: ErrorCode.INVALID_REQUEST,
+    MalformedError: ErrorCode.INVALID_REQUEST,
+    errors.InvalidNameError: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    errors.InvalidConfigError: ErrorCode.INVALID_CONFIG,
+    errors.InvalidPartitionsError: ErrorCode.INVALID_PARTITIONS,
+    errors.InvalidReplicationError: ErrorCode.INVALID_REPLICATION_FACTOR,
+    errors.InvalidTimestampError: ErrorCode.INVALID_TIMESTAMP,
+    errors.CorruptBatchError: ErrorCode.CORRUPT_MESSAGE,
+    errors.InvalidRecordError: ErrorCode.INVALID_RECORD,
+    errors.UnsupportedCodecError: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    errors.BatchTooLargeError: ErrorCode.MESSAGE_TOO_LARGE,
+    errors.UnknownTopicError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.UnknownTopicIdError: ErrorCode.UNKNOWN_TOPIC_ID,
+    errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
+    errors.FencedEpochError: ErrorCode.FENCED_LEADER_EPOCH,
+    errors.UnknownEpochError: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    errors.ProducerFencedError: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.UnknownProducerError: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.NotLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.PartitionOfflineError: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.DiskFullError: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.OverloadedError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    errors.TimedOutError: ErrorCode.REQUEST_TIMED_OUT,
+    # Clients look for the leader again, find the connection closed, and come back to the node that has taken over.
+    errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    # Admin clients ask again, as after a change of controller.
+    errors.StoreConflictError: ErrorCode.NOT_CONTROLLER,
+    # Carried out or not, nobody knows: what Kafka says with a time-out.
+    errors.StoreUnavailableError: ErrorCode.REQUEST_TIMED_OUT,
+    errors.UnsupportedError: ErrorCode.UNSUPPORTED_VERSION,
+    errors.ConfigurationError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # Not the retriable storage error: consumers would wait for ever and nobody would hear of the damage.
+    errors.CorruptLogError: ErrorCode.CORRUPT_MESSAGE,
+    errors.ForeignDataError: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def code_of(error: BaseException) -> int:
+    """The code to answer with. An error that no rule expected is Kafka's unknown server error."""
+    if isinstance(error, RefusedError):
+        return int(error.code)
+    for kind in type(error).__mro__:
+        code = CODES.get(kind)
+        if code is not None:
+            return int(code)
+    return int(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def message_of(error: BaseException) -> str:
+    """What to tell the client: our own words, never those of an exception that might quote what it should not."""
+    if isinstance(error, RefusedError | errors.HeadraceError):
+        return str(error)
+    return "the node failed in a way that it did not expect; its log has the traceback"

@@ -1,0 +1,70 @@
+"""The Kafka gateway, put together: a broker in, a listener out.
+
+One frame's way: `connection` cuts it out of the stream and keeps the order of answers, `dispatch` finds its API, a file
+in `apis` makes one call of the broker, `errors` has the code for whatever goes wrong. Nothing here outlives a restart.
+"""
+
+from headrace.gateways.kafka.apis import (
+    alter_configs_33,
+    api_versions_18,
+    create_partitions_37,
+    create_topics_19,
+    delete_records_21,
+    delete_topics_20,
+    describe_cluster_60,
+    describe_configs_32,
+    describe_log_dirs_35,
+    fetch_1,
+    find_coordinator_10,
+    incremental_alter_configs_44,
+    init_producer_id_22,
+    list_offsets_2,
+    metadata_3,
+    offset_for_leader_epoch_23,
+    produce_0,
+)
+from headrace.gateways.kafka.context import Api, Context, RawApi
+from headrace.gateways.kafka.counters import KafkaCounters
+from headrace.gateways.kafka.dispatch import Dispatcher
+from headrace.gateways.kafka.limits import KafkaLimits
+from headrace.gateways.kafka.listener import KafkaListener, listen
+from headrace.gateways.kafka.port import BrokerPort
+from headrace.host.clock import Clock
+from headrace.host.transport import Transport
+
+SERVED: tuple[Api | RawApi, ...] = (
+    produce_0.API,
+    fetch_1.API,
+    list_offsets_2.API,
+    metadata_3.API,
+    find_coordinator_10.API,
+    api_versions_18.API,
+    create_topics_19.API,
+    delete_topics_20.API,
+    delete_records_21.API,
+    init_producer_id_22.API,
+    offset_for_leader_epoch_23.API,
+    describe_configs_32.API,
+    alter_configs_33.API,
+    describe_log_dirs_35.API,
+    create_partitions_37.API,
+    incremental_alter_configs_44.API,
+    describe_cluster_60.API,
+)
+
+
+async def start_kafka(
+    broker: BrokerPort,
+    *,
+    transport: Transport,
+    clock: Clock,
+    host: str,
+    port: int,
+    limits: KafkaLimits | None = None,
+) -> KafkaListener:
+    """Serve Kafka clients on an address until the listener is stopped."""
+    limits = limits or KafkaLimits()
+    counters = KafkaCounters()
+    context = Context(broker, limits=limits, clock=clock, counters=counters)
+    dispatcher = Dispatcher(context, SERVED)
+    return await listen(transport, host, port, serve=dispatcher.serve, limits=limits, clock=clock, counters=counters)

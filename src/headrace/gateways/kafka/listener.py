@@ -1,0 +1,73 @@
+"""The gateway as one thing that starts and stops."""
+
+import asyncio
+import logging
+
+from headrace.gateways.kafka.connection import KafkaConnection
+from headrace.gateways.kafka.counters import KafkaCounters
+from headrace.gateways.kafka.limits import KafkaLimits
+from headrace.gateways.kafka.shared import Serve, Shared
+from headrace.host.clock import Clock
+from headrace.host.transport import Listener, Transport
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class KafkaListener:
+    """Accepts on one address and serves its connections until it is stopped."""
+
+    def __init__(self, shared: Shared, listener: Listener) -> None:
+        self._shared = shared
+        self._listener = listener
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._listener.address
+
+    @property
+    def counters(self) -> KafkaCounters:
+        return self._shared.counters
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._shared.connections)
+
+    @property
+    def frames_in_flight_bytes(self) -> int:
+        return self._shared.budget.used_bytes
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is in flight for a bounded time, then close: clients reconnect elsewhere."""
+        shared = self._shared
+        await self._listener.close()
+        empty = asyncio.Event()
+        shared.on_empty = empty.set
+        for connection in list(shared.connections):
+            connection.drain()
+        if shared.connections:
+            timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
+            await empty.wait()
+            timer.cancel()
+        shared.stop_sweeping()
+
+    def _abort_all(self) -> None:
+        connections = list(self._shared.connections)
+        _LOGGER.warning("Kafka connections cut at shutdown", extra={"connection_count": len(connections)})
+        for connection in connections:
+            connection.abort()
+
+
+async def listen(
+    transport: Transport,
+    host: str,
+    port: int,
+    *,
+    serve: Serve,
+    limits: KafkaLimits,
+    clock: Clock,
+    counters: KafkaCounters,
+) -> KafkaListener:
+    shared = Shared(serve=serve, limits=limits, clock=clock, counters=counters)
+    listener = await transport.listen(host, port, lambda: KafkaConnection(shared))
+    shared.start_sweeping()
+    return KafkaListener(shared, listener)

@@ -1,0 +1,103 @@
+"""What this gateway asks of the broker: the one border that it calls across."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from headrace.broker.fetch import Fetch, Fetched
+from headrace.broker.partition import Appended
+from headrace.cluster.catalog import NodeAddress
+from headrace.model.ids import Epoch, NodeId, Offset, PartitionId
+from headrace.model.topic import Topic
+
+
+class PartitionPort(Protocol):
+    @property
+    def id(self) -> PartitionId: ...
+
+    @property
+    def epoch(self) -> Epoch: ...
+
+    @property
+    def start_offset(self) -> Offset: ...
+
+    @property
+    def end_offset(self) -> Offset: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    @property
+    def last_stable_offset(self) -> Offset: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def append(self, records: memoryview) -> "asyncio.Future[Appended]":
+        """Store a record set. The frame that it is a view of belongs to the partition until the future is done."""
+
+    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]: ...
+
+    def check_epoch(self, epoch: Epoch) -> None: ...
+
+    async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None: ...
+
+    async def max_timestamp(self) -> tuple[Offset, int]: ...
+
+    async def delete_records(self, before: Offset) -> Offset: ...
+
+
+class CatalogPort(Protocol):
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    @property
+    def topics_by_id(self) -> Mapping[UUID, Topic]: ...
+
+
+class BrokerPort(Protocol):
+    @property
+    def node_id(self) -> NodeId: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def catalog(self) -> CatalogPort: ...
+
+    @property
+    def data_directory(self) -> str: ...
+
+    def nodes(self) -> Sequence[NodeAddress]: ...
+
+    def partition(self, topic: str | UUID, index: int) -> PartitionPort: ...
+
+    def partitions(self) -> Iterable[PartitionPort]: ...
+
+    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]: ...
+
+    async def ensure_topic(self, name: str) -> Topic: ...
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = -1,
+        replication_factor: int = -1,
+        overrides: Mapping[str, str] = ...,
+        validate_only: bool = False,
+    ) -> Topic: ...
+
+    async def delete_topic(self, topic: str | UUID) -> Topic: ...
+
+    async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic: ...
+
+    async def alter_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic: ...
+
+    async def allocate_producer_id(self) -> int: ...
+
+    def disk_free_bytes(self) -> int: ...

@@ -1,0 +1,54 @@
+"""Topic settings as Kafka's admin tools see them: value, where it came from, type, what it falls back to."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from headrace.model.topic import CONFIG_KEYS, Topic, TopicConfig, show_value
+
+
+class Source(IntEnum):
+    TOPIC = 1  # set on the topic itself
+    STATIC_BROKER = 4  # from the node's own configuration
+    DEFAULT = 5
+
+
+class Kind(IntEnum):
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    LIST = 7
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+_KINDS = {"string": Kind.STRING, "int": Kind.INT, "long": Kind.LONG}
+_DEFAULTS = TopicConfig()
+
+
+class Setting(NamedTuple):
+    name: str
+    value: str
+    source: Source
+    kind: Kind
+    default: str
+    documentation: str
+
+
+def topic_settings(topic: Topic) -> Iterator[Setting]:
+    """Every setting of a topic, also those that follow the default."""
+    for key in CONFIG_KEYS.values():
+        default = show_value(_DEFAULTS, key)
+        is_set = key.name in topic.overrides
+        yield Setting(
+            key.name,
+            show_value(topic.config, key) if is_set else default,
+            Source.TOPIC if is_set else Source.DEFAULT,
+            _KINDS[key.kind],
+            default,
+            f"{key.documentation} Takes {key.grammar}.",
+        )

@@ -1,0 +1,31 @@
+"""The table from headrace's errors to Kafka's codes has every class."""
+
+from collections.abc import Iterator
+
+import headrace.gateways.kafka.gateway  # noqa: F401 - so that every class that the gateway can meet is defined
+from headrace.gateways.kafka.errors import CODES, ErrorCode, code_of, message_of
+from headrace.model.errors import HeadraceError, NotLeaderError
+
+
+def every_class(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from every_class(child)
+
+
+def test_every_error_class_has_its_own_entry() -> None:
+    ours = {kind for kind in every_class(HeadraceError) if kind.__module__.startswith("headrace.")}
+    assert ours - set(CODES) == set()
+
+
+def test_a_class_that_a_test_or_a_plug_in_derives_takes_the_code_of_its_parent() -> None:
+    class ElsewhereError(NotLeaderError):
+        pass
+
+    assert code_of(ElsewhereError("node 2 leads")) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_unexpected_exception_does_not_show_its_words_to_clients() -> None:
+    error = KeyError("/secret/path")
+    assert code_of(error) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "secret" not in message_of(error)
