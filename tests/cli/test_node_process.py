@@ -50,6 +50,33 @@ def test_a_killed_node_keeps_what_it_acknowledged(tmp_path: Path) -> None:
         assert headrace(node, "consume", "orders", "--until-end") == "tea\n"
 
 
+def test_a_node_obeys_its_configuration_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(
+        "[topics]\npartitions = 5\n[topics.defaults]\nretention.ms = 12345\nsegment.ms = 777\n"
+        '[logging]\nformat = "json"\n'
+    )
+    with running_node(tmp_path / "data", "--config", str(file), "--no-auto-create") as node:
+        created = headrace(node, "topic", "create", "orders", "-s", "segment.ms=5000", "--json")
+        assert json.loads(created)["partitions"] == 5
+        altered = json.loads(headrace(node, "topic", "alter", "orders", "-u", "headrace.durability", "--json"))
+        assert altered["settings"] == {"retention.ms": "12345", "segment.ms": "5000"}
+        refused = runner.invoke(app, ["produce", "absent", "-b", node.server], input="tea\n")
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith("error: absent: ")
+        assert node.stop() == 0
+    lines = (tmp_path / "data.stderr").read_text().splitlines()
+    assert {"listening", "stopping"} <= {json.loads(line)["message"] for line in lines}
+
+
+def test_an_address_that_a_node_wrongly_announces_is_named(tmp_path: Path) -> None:
+    with running_node(tmp_path / "data", "--advertise", "localhost:1") as node:
+        refused = runner.invoke(app, ["topic", "create", "orders", "-b", node.server, "--timeout", "0.2"])
+    assert refused.exit_code == 1
+    assert "announces localhost:1" in refused.stderr
+    assert "kafka.advertise" in refused.stderr
+
+
 def test_a_port_that_is_taken_is_said_in_one_sentence(node: RunningNode, tmp_path: Path) -> None:
     done = subprocess.run(
         [*HEADRACE, "up", "--data", str(tmp_path / "data"), "--kafka", node.server, "--http", "127.0.0.1:0"],

@@ -49,7 +49,7 @@ class TopicsConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_create: bool = True
     partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
     replication: Annotated[int, msgspec.Meta(ge=1)] = 1
-    # Topic settings by their Kafka names, for every topic that does not say otherwise.
+    # Topic settings by their Kafka names, which a new topic gets where its creator says nothing.
     defaults: dict[str, str] = {}
 
 

@@ -101,6 +101,7 @@ class Node:
                 default_partition_count=config.topics.partitions,
                 default_replication_factor=config.topics.replication,
                 producer_expiry_ms=config.log.producer_expiry_ms,
+                topic_defaults=config.topics.defaults,
             ),
         )
         await self.broker.start()

@@ -151,7 +151,7 @@ class Broker:
                 replication_factor=(
                     self.config.default_replication_factor if replication_factor == -1 else replication_factor
                 ),
-                overrides=overrides,
+                overrides={**self.config.topic_defaults, **overrides},
                 validate_only=validate_only,
             )
             if not validate_only:

@@ -11,5 +11,5 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = 1
     # A producer that has been silent for this long is forgotten.
     producer_expiry_ms: int = 24 * 60 * 60 * 1000
-    # Topic settings by their Kafka names, where a topic says nothing.
+    # Topic settings by their Kafka names, which a new topic gets where its creator says nothing.
     topic_defaults: Mapping[str, str] = {}

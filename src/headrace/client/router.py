@@ -131,7 +131,7 @@ class Router:
         if self.cluster.controller not in self._addresses:
             await self.refresh((), deadline)
         address = self._addresses.get(self.cluster.controller)
-        return await (self.any_connection() if address is None else self.connection(address))
+        return await (self.any_connection() if address is None else self._announced(address))
 
     async def leader(self, at: TopicPartition, deadline: Deadline) -> Connection:
         """A connection to the node that leads a partition."""
@@ -143,7 +143,19 @@ class Router:
         address = self._addresses.get(topic.partitions[at.partition].leader)
         if address is None:
             raise NotLeaderError(f"{at} has no leader now; its node may be down")
-        return await self.connection(address)
+        return await self._announced(address)
+
+    async def _announced(self, address: Address) -> Connection:
+        """A connection to an address that came from metadata, which may be right for the node and wrong for us."""
+        try:
+            return await self.connection(address)
+        except UnreachableError as error:
+            if address in self._servers:
+                raise
+            raise UnreachableError(
+                f"a node announces {address} as its address, and it cannot be reached from here; "
+                "is the node up, and is its kafka.advertise right?"
+            ) from error
 
     # Metadata.
 
