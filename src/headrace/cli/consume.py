@@ -17,68 +17,77 @@ from headrace.model.errors import InvalidPartitionsError, OffsetOutOfRangeError
 WAIT_MS = 500
 
 
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)]
+StartOption = Annotated[
+    str,
+    typer.Option(
+        "--from", "-o", metavar="PLACE", help="beginning, end, or an offset.", rich_help_panel="Where to begin"
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="A time: ISO 8601 or epoch milliseconds.", rich_help_panel="Where to begin"
+    ),
+]
+LastOption = Annotated[
+    int | None,
+    typer.Option(
+        "--last", "-n", metavar="N", min=0, help="The last N of each partition.", rich_help_panel="Where to begin"
+    ),
+]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", "-p", metavar="N", help="Only this one; may be given several times. [dim]default: all[/]"
+    ),
+]
+UntilEndOption = Annotated[
+    bool,
+    typer.Option("--until-end", "-e", help="Stop at what was the end when it began.", rich_help_panel="Where to stop"),
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option("--count", "-c", metavar="N", min=1, help="Stop after N messages.", rich_help_panel="Where to stop"),
+]
+KeysOption = Annotated[bool, typer.Option("--keys", help="Print the key.", rich_help_panel="What to print")]
+HeadersOption = Annotated[bool, typer.Option("--headers", help="Print the headers.", rich_help_panel="What to print")]
+TimestampsOption = Annotated[
+    bool, typer.Option("--timestamps", help="Print the time.", rich_help_panel="What to print")
+]
+PlacesOption = Annotated[
+    bool, typer.Option("--places", help="Print partition and offset.", rich_help_panel="What to print")
+]
+FormOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help=r"%s value %k key %o offset %p partition %t topic %T time %h headers %S %K sizes, \n \t.",
+        rich_help_panel="What to print",
+    ),
+]
+AsJsonOption = Annotated[
+    bool, typer.Option("--json", "-J", help="One JSON object a line.", rich_help_panel="What to print")
+]
+
+
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
+    topic: TopicArgument,
     *,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--from", "-o", metavar="PLACE", help="beginning, end, or an offset.", rich_help_panel="Where to begin"
-        ),
-    ] = "beginning",
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since", metavar="TIME", help="A time: ISO 8601 or epoch milliseconds.", rich_help_panel="Where to begin"
-        ),
-    ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--last", "-n", metavar="N", min=0, help="The last N of each partition.", rich_help_panel="Where to begin"
-        ),
-    ] = None,
-    partitions: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", "-p", metavar="N", help="Only this one; may be given several times. [dim]default: all[/]"
-        ),
-    ] = None,
-    until_end: Annotated[
-        bool,
-        typer.Option(
-            "--until-end", "-e", help="Stop at what was the end when it began.", rich_help_panel="Where to stop"
-        ),
-    ] = False,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            "--count", "-c", metavar="N", min=1, help="Stop after N messages.", rich_help_panel="Where to stop"
-        ),
-    ] = None,
-    keys: Annotated[bool, typer.Option("--keys", help="Print the key.", rich_help_panel="What to print")] = False,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Print the headers.", rich_help_panel="What to print")
-    ] = False,
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Print the time.", rich_help_panel="What to print")
-    ] = False,
-    places: Annotated[
-        bool, typer.Option("--places", help="Print partition and offset.", rich_help_panel="What to print")
-    ] = False,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help=r"%s value %k key %o offset %p partition %t topic %T time %h headers %S %K sizes, \n \t.",
-            rich_help_panel="What to print",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-J", help="One JSON object a line.", rich_help_panel="What to print")
-    ] = False,
+    start: StartOption = "beginning",
+    since: SinceOption = None,
+    last: LastOption = None,
+    partitions: PartitionsOption = None,
+    until_end: UntilEndOption = False,
+    count: CountOption = None,
+    keys: KeysOption = False,
+    headers: HeadersOption = False,
+    timestamps: TimestampsOption = False,
+    places: PlacesOption = False,
+    form: FormOption = None,
+    as_json: AsJsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
 ) -> None:

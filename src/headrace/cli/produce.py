@@ -48,46 +48,54 @@ class InputForm(Enum):
 _ACKS = {Acks.ALL: ACKS_ALL, Acks.LEADER: ACKS_LEADER, Acks.NONE: ACKS_NONE}
 
 
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send.", show_default=False)]
+FileArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="What to send. [dim]default: standard input[/]", show_default=False),
+]
+KeyDelimiterOption = Annotated[
+    str | None,
+    typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Split each line here into key and value."),
+]
+KeyOption = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="One key for all messages.")]
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for all messages; may be given several times."),
+]
+PartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", "-p", min=0, help="Send to this partition. [dim]default: by key, or any[/]"),
+]
+TimestampOption = Annotated[
+    str | None,
+    typer.Option("--timestamp", metavar="TIME", help="ISO 8601 or epoch milliseconds. [dim]default: now[/]"),
+]
+CompressionOption = Annotated[Codec, typer.Option("--compression", "-z", help="Compress batches.")]
+AcksOption = Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a message before it counts as sent.")]
+DelimiterOption = Annotated[
+    str,
+    typer.Option("--delimiter", "-D", metavar="TEXT", help=r"What ends a message in the input; \n, \t, \0 work."),
+]
+EmptyAsNullOption = Annotated[bool, typer.Option("--empty-as-null", "-Z", help="Send null for an empty value or key.")]
+FormOption = Annotated[
+    InputForm, typer.Option("--input", help="What the input holds: lines, or what `consume --json` prints.")
+]
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send.", show_default=False)],
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FILE]", help="What to send. [dim]default: standard input[/]", show_default=False),
-    ] = None,
+    topic: TopicArgument,
+    file: FileArgument = None,
     *,
-    key_delimiter: Annotated[
-        str | None,
-        typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Split each line here into key and value."),
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="One key for all messages.")] = None,
-    headers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="A header for all messages; may be given several times."
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", "-p", min=0, help="Send to this partition. [dim]default: by key, or any[/]"),
-    ] = None,
-    timestamp: Annotated[
-        str | None,
-        typer.Option("--timestamp", metavar="TIME", help="ISO 8601 or epoch milliseconds. [dim]default: now[/]"),
-    ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z", help="Compress batches.")] = Codec.NONE,
-    acks: Annotated[
-        Acks, typer.Option("--acks", "-a", help="Who must have a message before it counts as sent.")
-    ] = Acks.ALL,
-    delimiter: Annotated[
-        str,
-        typer.Option("--delimiter", "-D", metavar="TEXT", help=r"What ends a message in the input; \n, \t, \0 work."),
-    ] = r"\n",
-    empty_as_null: Annotated[
-        bool, typer.Option("--empty-as-null", "-Z", help="Send null for an empty value or key.")
-    ] = False,
-    form: Annotated[
-        InputForm, typer.Option("--input", help="What the input holds: lines, or what `consume --json` prints.")
-    ] = InputForm.LINES,
+    key_delimiter: KeyDelimiterOption = None,
+    key: KeyOption = None,
+    headers: HeadersOption = None,
+    partition: PartitionOption = None,
+    timestamp: TimestampOption = None,
+    compression: CompressionOption = Codec.NONE,
+    acks: AcksOption = Acks.ALL,
+    delimiter: DelimiterOption = r"\n",
+    empty_as_null: EmptyAsNullOption = False,
+    form: FormOption = InputForm.LINES,
     server: ServerOption = DEFAULT_SERVER,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
     as_json: JsonOption = False,

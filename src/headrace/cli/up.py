@@ -16,51 +16,59 @@ if TYPE_CHECKING:
     from headrace.app.node import Node
 
 
+DataOption = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data directory. [dim]default: data[/]")]
+KafkaOption = Annotated[
+    str | None,
+    typer.Option("--kafka", metavar="HOST:PORT", help="Where Kafka clients connect. [dim]default: 127.0.0.1:9092[/]"),
+]
+HttpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Reserved for HTTP; nothing answers there yet. [dim]default: 127.0.0.1:8080[/]",
+    ),
+]
+AdvertiseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise", metavar="HOST:PORT", help="What Kafka clients are told to connect to, where that differs."
+    ),
+]
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", envvar="HEADRACE_CONFIG", help="Configuration file (TOML)."),
+]
+NodeIdOption = Annotated[str | None, typer.Option("--node-id", metavar="N", help="This node's number.")]
+AutoCreateOption = Annotated[
+    bool | None,
+    typer.Option("--auto-create/--no-auto-create", help="Whether a topic is made when a client first uses it."),
+]
+InsecureListenOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure-listen",
+        help="Allow addresses that other machines can reach, although there is no authentication yet.",
+    ),
+]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+]
+LogFormatOption = Annotated[str | None, typer.Option("--log-format", metavar="FORM", help="human or json.")]
+
+
 def up(
     *,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="DIR", help="Data directory. [dim]default: data[/]")
-    ] = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(
-            "--kafka", metavar="HOST:PORT", help="Where Kafka clients connect. [dim]default: 127.0.0.1:9092[/]"
-        ),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Reserved for HTTP; nothing answers there yet. [dim]default: 127.0.0.1:8080[/]",
-        ),
-    ] = None,
-    advertise: Annotated[
-        str | None,
-        typer.Option(
-            "--advertise", metavar="HOST:PORT", help="What Kafka clients are told to connect to, where that differs."
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="FILE", envvar="HEADRACE_CONFIG", help="Configuration file (TOML)."),
-    ] = None,
-    node_id: Annotated[str | None, typer.Option("--node-id", metavar="N", help="This node's number.")] = None,
-    auto_create: Annotated[
-        bool | None,
-        typer.Option("--auto-create/--no-auto-create", help="Whether a topic is made when a client first uses it."),
-    ] = None,
-    insecure_listen: Annotated[
-        bool | None,
-        typer.Option(
-            "--insecure-listen",
-            help="Allow addresses that other machines can reach, although there is no authentication yet.",
-        ),
-    ] = None,
-    log_level: Annotated[
-        str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = None,
-    log_format: Annotated[str | None, typer.Option("--log-format", metavar="FORM", help="human or json.")] = None,
+    data: DataOption = None,
+    kafka: KafkaOption = None,
+    http: HttpOption = None,
+    advertise: AdvertiseOption = None,
+    config: ConfigOption = None,
+    node_id: NodeIdOption = None,
+    auto_create: AutoCreateOption = None,
+    insecure_listen: InsecureListenOption = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a node. It runs until Ctrl-C or SIGTERM, and then stops without losing anything acknowledged.
