@@ -158,6 +158,10 @@ class FakeBroker:
         for event in self._waiting:
             event.set()
 
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
     def log(self, name: str, index: int = 0) -> list[LogEntry]:
         return self._partitions[PartitionId(self.catalog.topics[name].id, index)].log
 

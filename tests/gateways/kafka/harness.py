@@ -31,7 +31,14 @@ def run(main: Coroutine[Any, Any, None], loop: str = "uvloop") -> None:
     """Run a test's coroutine, which has to end by itself."""
 
     async def bounded() -> None:
-        await asyncio.wait_for(main, 60)
+        try:
+            await asyncio.wait_for(main, 60)
+        finally:
+            # A test that failed half-way leaves no connection behind for the next one to be blamed for.
+            for client in _connected:
+                client.writer.transport.abort()
+            _connected.clear()
+            await asyncio.sleep(0.01)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(bounded())
@@ -88,8 +95,13 @@ class Client:
             await self.writer.wait_closed()
 
 
+_connected: list[Client] = []
+
+
 async def connect(gateway: KafkaListener) -> Client:
-    return Client(*await asyncio.open_connection(*gateway.address))
+    client = Client(*await asyncio.open_connection(*gateway.address))
+    _connected.append(client)
+    return client
 
 
 @asynccontextmanager

@@ -139,9 +139,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._have += size
             if self._have == self._frame_size:
-                frame = self._frame
-                self._drop_partial_frame()
+                frame, self._frame = self._frame, None
                 self._dispatch(frame)
+                # Given back only now, so that nobody takes this memory before the dispatched frame is charged.
+                self._shared.budget.give(len(frame))
+                self._shared.budget.end_frame(self._go_on)
             elif self._have == len(self._frame):
                 self._grow()
         self._flush()
@@ -200,17 +202,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._have = len(start)
         self._frame_since_ms = self._shared.now_ms
         self._shared.budget.take(allocated)
-        if self._shared.budget.exhausted:
-            self._hold_back()
 
     def _grow(self) -> bool:
         """Make room for more of the frame. False if the node has no memory for it now; then reading waits."""
         assert self._frame is not None
         allocated = len(self._frame)
         wanted = min(self._frame_size, 2 * allocated)
-        if not self._shared.budget.try_take(wanted - allocated):
+        if not self._shared.budget.try_grow(wanted - allocated, self._go_on):
             self._hold_back()
-            self._shared.budget.wait(self._go_on)
             return False
         # A new buffer, because the event loop may still hold a view of the old one.
         frame = bytearray(wanted)
@@ -220,21 +219,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _drop_partial_frame(self) -> None:
         if self._frame is not None:
-            self._shared.budget.give(len(self._frame))
+            size = len(self._frame)
             self._frame = None
+            self._shared.budget.give(size)
+            self._shared.budget.end_frame(self._go_on)
 
     def _must_hold_back(self) -> bool:
         return (
             self._writing_paused
             or len(self._slots) >= self._limits.requests_in_flight_max
             or self._in_flight_bytes >= self._limits.requests_in_flight_bytes_max
-            or self._shared.budget.exhausted
+            or self._lacks_memory()
         )
+
+    def _lacks_memory(self) -> bool:
+        # A frame that has begun reads on; what it waits for is room to grow.
+        return self._frame is None and self._shared.budget.exhausted
 
     def _hold_back(self) -> None:
         if self._closed or self._transport is None:
             return
-        if self._shared.budget.exhausted:
+        if self._lacks_memory():
             self._shared.budget.wait(self._go_on)
         if not self._held_back:
             self._held_back = True
@@ -245,7 +250,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._held_back or self._closed or self._draining or self._transport is None:
             return
         if self._must_hold_back():
-            if self._shared.budget.exhausted:
+            if self._lacks_memory():
                 self._shared.budget.wait(self._go_on)
             return
         if self._frame is not None and self._have == len(self._frame) and not self._grow():
@@ -381,8 +386,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         if self._closed or self._draining:
             return
-        # While we do not read, the frame's time stands still; waiting for memory is the exception, because
-        # frames that are not whole could otherwise wait for each other for ever.
+        # While we do not read, the frame's time stands still. Waiting for memory is the exception: a frame that is
+        # not whole holds some, and must not do so for ever.
         reading = not self._held_back or (self._frame is not None and not self._slots and not self._writing_paused)
         if (self._frame is not None or self._prefix) and reading:
             if now_ms - self._frame_since_ms >= limits.frame_deadline_ms:

@@ -17,7 +17,7 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Frames in flight, over all connections. Above it connections wait before they read on.
     frames_in_flight_bytes_max: int = 512 * MIB
     # One read of a socket, shared by all connections because a read is parsed before the next one begins.
-    receive_bytes: int = 128 * KIB
+    receive_bytes: int = 64 * KIB
 
     # One connection's requests that are not answered yet; above either, it is not read.
     requests_in_flight_max: int = 256

@@ -34,7 +34,7 @@ class Shared:
         self.clock = clock
         self.counters = counters
         self.warnings = PeerWarnings(clock)
-        self.budget = ByteBudget(limits.frames_in_flight_bytes_max)
+        self.budget = ByteBudget(limits.frames_in_flight_bytes_max, slack_bytes=limits.frame_ahead_bytes)
         # A read is parsed to its end, and what is left of it copied out, before any other connection reads.
         self.receive_buffer = bytearray(limits.receive_bytes)
         self.receive_view = memoryview(self.receive_buffer)
