@@ -36,7 +36,6 @@ BAD = {
     "a negative array count": framed(HEADER + struct.pack(">i", -5)),
     "a string length that lies": framed(HEADER + struct.pack(">ih", 1, 32_000)),
     "a client id that is not text": framed(struct.pack(">hhih", 3, 1, 7, 2) + b"\xff\xfe" + struct.pack(">i", 0)),
-    "bytes left over": framed(HEADER + struct.pack(">i", 0) + b"more"),
     "an API that nobody knows": framed(struct.pack(">hhih", 999, 0, 7, -1)),
     "a negative API": framed(struct.pack(">hhih", -3, 0, 7, -1)),
     "an API of Kafka that is not served": framed(struct.pack(">hhih", 4, 0, 7, -1)),
@@ -76,6 +75,20 @@ def test_a_peer_that_sends_this_loses_its_connection_with_a_log_line(
         "unknown API",
         "unsupported version",
     }
+
+
+def test_bytes_behind_a_request_are_passed_over_because_librdkafka_sends_some() -> None:
+    async def main() -> None:
+        async with serving() as gateway:
+            client = await connect(gateway)
+            header = struct.pack(">hhih", 3, 13, 9, -1) + b"\x00"
+            client.send_bytes(framed(header + bytes.fromhex("00000000010000")))
+            response = await client.receive(3, 13, 9)
+            assert response.error_code == 0
+            assert len(response.brokers) == 1
+            await client.close()
+
+    run(main())
 
 
 def test_what_was_asked_before_the_garbage_is_answered() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply
+from headrace.gateways.kafka.body import read_body
 from headrace.gateways.kafka.context import Api, Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import HeadraceError
@@ -17,7 +18,6 @@ from headrace.wire.kafka.api import API_VERSIONS_KEY
 from headrace.wire.kafka.frame import (
     RequestHeader,
     encode_response,
-    read_request,
     read_request_header,
     response_header,
 )
@@ -142,7 +142,7 @@ class Dispatcher:
 
 def _parse(header: RequestHeader, frame: bytearray) -> Any:
     try:
-        return read_request(header, frame)
+        return read_body(header, frame)
     except MalformedError as error:
         raise _malformed(header, error) from None
 

@@ -13,13 +13,14 @@ from uuid import UUID
 
 from headrace.gateways.kafka.answer import Answer, Reply
 from headrace.gateways.kafka.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from headrace.gateways.kafka.body import read_body
 from headrace.gateways.kafka.context import Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, code_of
 from headrace.gateways.kafka.metadata_cache import MetadataCache
 from headrace.model.errors import HeadraceError, InvalidRequestError, UnknownTopicError, UnknownTopicIdError
 from headrace.model.names import INTERNAL_PREFIX, check_topic_name
 from headrace.model.topic import Topic
-from headrace.wire.kafka.frame import RequestHeader, encode_response, read_request
+from headrace.wire.kafka.frame import RequestHeader, encode_response
 from headrace.wire.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -45,7 +46,7 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     kept = cache.get(asked, broker.catalog.revision, broker.nodes())
     if kept is not None:
         return cache.frame(kept, header.correlation_id)
-    request: MetadataRequest = read_request(header, frame)
+    request: MetadataRequest = read_body(header, frame)
     missing = _missing(context, request)
     if missing:
         return _create_and_answer(context, header, request, missing)
@@ -186,7 +187,7 @@ def _refuse_parsed(header: RequestHeader, request: MetadataRequest, code: int) -
 def _refuse(context: Context, header: RequestHeader, frame: bytearray, code: int, message: str) -> Reply:
     if not VERSION_MIN <= header.api_version <= VERSION_MAX:
         raise MalformedError(f"Metadata version {header.api_version} has an unknown form")
-    return _refuse_parsed(header, read_request(header, frame), code)
+    return _refuse_parsed(header, read_body(header, frame), code)
 
 
 API = RawApi(key=3, version_min=VERSION_MIN, version_max=VERSION_MAX, serve=_serve, refuse=_refuse)
