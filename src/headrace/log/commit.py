@@ -10,9 +10,11 @@ would believe in bytes that are lost.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
@@ -25,6 +27,24 @@ from headrace.model.ids import Offset, PartitionId
 _WRITES_IN_FILE_MIN = 4
 
 
+class SyncTime:
+    """How long syncs took, from the request for a thread to the result on the loop: what an append waits for."""
+
+    BOUNDS_US: ClassVar[tuple[int, ...]] = (
+        *(100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000),
+        *(50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000),
+    )
+
+    def __init__(self) -> None:
+        # How many took at most the bound of the same index and more than the one before; the last is without bound.
+        self.counts = [0] * (len(self.BOUNDS_US) + 1)
+        self.sum_us = 0
+
+    def add(self, elapsed_us: int) -> None:
+        self.counts[bisect_left(self.BOUNDS_US, elapsed_us)] += 1
+        self.sum_us += elapsed_us
+
+
 class SyncStats:
     """Counters since the start."""
 
@@ -33,6 +53,8 @@ class SyncStats:
         self.journal_bytes = 0
         self.segment_syncs = 0
         self.failures = 0
+        self.journal_time = SyncTime()
+        self.segment_time = SyncTime()
 
 
 class Group:
@@ -52,6 +74,7 @@ class Committer:
         self,
         *,
         disk: Disk,
+        clock: Clock,
         threads: Threads,
         journal: Journal,
         config: LogConfig,
@@ -59,6 +82,7 @@ class Committer:
     ) -> None:
         self.stats = SyncStats()
         self._disk = disk
+        self._clock = clock
         self._threads = threads
         self._journal = journal
         self._config = config
@@ -119,8 +143,10 @@ class Committer:
             plan = log.plan_flush()
             failure: Exception | None = None
             if plan.files or plan.directory:
+                began_us = self._clock.monotonic_us()
                 try:
                     await self._threads.run(lambda: plan.run(self._disk))
+                    self.stats.segment_time.add(self._clock.monotonic_us() - began_us)
                 except OSError as error:
                     failure = error
                     self.stats.failures += 1
@@ -173,6 +199,7 @@ class Committer:
             if not self._journal.has_room(size):
                 await self._switch()
             self._journaled.update(part)
+            began_us = self._clock.monotonic_us()
             await self._threads.run(lambda: self._journal.write(entries))
         except OSError as error:
             # Nobody knows what of this write is on the device, so it is not repeated and the file not used again.
@@ -182,6 +209,7 @@ class Committer:
                 log.broken = log.broken or error
                 log.listener()
             return
+        self.stats.journal_time.add(self._clock.monotonic_us() - began_us)
         self.stats.journal_syncs += 1
         self.stats.journal_bytes += size
         for log, group in part.items():

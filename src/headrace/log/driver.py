@@ -79,6 +79,7 @@ class LogStore:
         self.logs, self.refused = opened.logs, opened.refused
         self.committer = Committer(
             disk=self._disk,
+            clock=self._clock,
             threads=self._sync_threads,
             journal=self._journal,
             config=self._config,

@@ -35,6 +35,9 @@ class SimulatedClock:
     def monotonic_ms(self) -> int:
         return int(self._now_ms)
 
+    def monotonic_us(self) -> int:
+        return int(self._now_ms * 1000)
+
     def wall_ms(self) -> int:
         return int(self._now_ms) + self._wall_offset_ms
 
