@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from headrace.gateways.kafka.limits import KafkaLimits
+from headrace.gateways.rest.server.limits import HttpLimits
 from headrace.log.config import LogConfig
 from headrace.model.address import Address, parse_address
 from headrace.model.errors import ConfigurationError, InvalidConfigError
@@ -41,6 +42,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP gateway."""
 
     listen: Address = Address("127.0.0.1", 8080)
+    limits: HttpLimits = HttpLimits()
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,6 +307,7 @@ def _check_limits(config: NodeConfig, message_bytes_max: int, refuse: Refuse) ->
     log, limits = config.log, config.kafka.limits
     _check_least(log, "log.", refuse)
     _check_least(limits, "kafka.limits.", refuse)
+    _check_least(config.http.limits, "http.limits.", refuse)
     if log.journal_append_bytes_max * 2 > log.journal_bytes:
         refuse(
             "log.journal_append_bytes_max",

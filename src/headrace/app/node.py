@@ -10,9 +10,12 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from headrace import __version__
+from headrace.app import health
 from headrace.app.config import NodeConfig
 from headrace.app.identity import check_identity
 from headrace.app.loop_lag import LoopLag
+from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
 from headrace.cluster.admin import Admin
@@ -21,6 +24,9 @@ from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.sqlite import SqliteStore
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
+from headrace.gateways.rest.gateway import start_http
+from headrace.gateways.rest.server.counters import HttpCounters
+from headrace.gateways.rest.server.listener import HttpListener
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
 from headrace.host.process import (
@@ -53,6 +59,7 @@ class Node:
         self.clock = SystemClock()
         self.lag = LoopLag(self.clock)
         self.kafka_address = config.kafka.listen
+        self.http_address = config.http.listen
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rand = SystemRand()
         self._disk = SystemDisk()
@@ -109,15 +116,19 @@ class Node:
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
         await self._listen(admin, node_id)
+        await self._listen_http()
         keep_collector_off_the_hot_path()
 
     def _check_descriptors(self) -> None:
         allowed = raise_open_files_limit()
-        needed = self.config.log.open_files_max + self.config.kafka.limits.connections_max + _DESCRIPTORS_RESERVED
+        config = self.config
+        connections_max = config.kafka.limits.connections_max + config.http.limits.connections_max
+        needed = config.log.open_files_max + connections_max + _DESCRIPTORS_RESERVED
         if needed > allowed:
             raise ConfigurationError(
-                f"log.open_files_max and kafka.limits.connections_max together need {needed} file descriptors, and "
-                f"this process may have {allowed}; lower them or raise the limit (ulimit -n)"
+                "log.open_files_max, kafka.limits.connections_max and http.limits.connections_max together need "
+                f"{needed} file descriptors, and this process may have {allowed}; lower them or raise the limit "
+                "(ulimit -n)"
             )
 
     def _lock_directory(self) -> None:
@@ -166,6 +177,32 @@ class Node:
         advertised = config.advertise or self.kafka_address
         await admin.register_node(NodeAddress(node_id=node_id, host=advertised.host, port=advertised.port))
         _logger.info("listening", extra={"kafka": str(self.kafka_address)})
+
+    async def _listen_http(self) -> None:
+        config, broker, counters = self.config.http, self.broker, HttpCounters()
+        metrics = NodeMetrics(
+            broker=broker, logs=self.logs, kafka=self.kafka, http=counters, lag=self.lag, clock=self.clock
+        )
+        try:
+            self.http: HttpListener = await start_http(
+                transport=TcpTransport(),
+                clock=self.clock,
+                host=config.listen.host,
+                port=config.listen.port,
+                about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
+                health=lambda: health.reasons(broker=broker, logs=self.logs, lag=self.lag),
+                metrics=metrics.render,
+                counters=counters,
+                limits=config.limits,
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"{config.listen} cannot be listened on for HTTP ({error.strerror or error}); stop the program that "
+                "has it or choose another address with --http"
+            ) from error
+        self._stack.push_async_callback(self.http.stop)
+        self.http_address = Address(*self.http.address)
+        _logger.info("listening", extra={"http": str(self.http_address)})
 
     async def _expire_producers(self) -> None:
         while True:

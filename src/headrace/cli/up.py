@@ -26,7 +26,7 @@ HttpOption = Annotated[
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="Reserved for HTTP; nothing answers there yet. [dim]default: 127.0.0.1:8080[/]",
+        help="Where health and metrics are served. [dim]default: 127.0.0.1:8080[/]",
     ),
 ]
 AdvertiseOption = Annotated[
@@ -117,12 +117,13 @@ def _serve(config: NodeConfig, *, as_json: bool) -> None:
                 {
                     "node_id": config.node_id,
                     "kafka": str(started.kafka_address),
+                    "http": str(started.http_address),
                     "data": config.data,
                     "pid": os.getpid(),
                 }
             )
         else:
-            _welcome(config, str(started.kafka_address))
+            _welcome(config, str(started.kafka_address), str(started.http_address))
 
     try:
         uvloop.run(node.run(config, ready=ready))
@@ -146,11 +147,12 @@ def _reason(config: NodeConfig, error: OSError) -> str:
     return f"the node stopped: {error}"
 
 
-def _welcome(config: NodeConfig, kafka: str) -> None:
+def _welcome(config: NodeConfig, kafka: str, http: str) -> None:
     server = "" if kafka == "127.0.0.1:9092" else f" --server {kafka}"
     people().print(
         f"[bold]headrace {__version__}[/] node {config.node_id}, data in {escape(config.data)}\n"
-        f"  Kafka clients connect to [bold green]{kafka}[/]\n\n"
+        f"  Kafka clients connect to [bold green]{kafka}[/]\n"
+        f"  Health and metrics are at [bold green]http://{http}/[/]\n\n"
         "Try, in another terminal:\n"
         f"  [cyan]headrace topic create orders --partitions 3{server}[/]\n"
         f"  [cyan]echo hello | headrace produce orders{server}[/]\n"

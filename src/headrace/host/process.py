@@ -1,12 +1,15 @@
-"""What a process asks of its machine once, at its start."""
+"""What a process asks of its machine: at its start, and about itself."""
 
 import asyncio
 import fcntl
 import gc
 import os
+import platform
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 
 class DirectoryLock:
@@ -46,3 +49,24 @@ def on_stop_signal(callback: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, callback)
+
+
+class ProcessUsage(NamedTuple):
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def process_usage() -> ProcessUsage:
+    """What this process has used so far. Reads memory files of the kernel, which do not block."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return ProcessUsage(used.ru_utime + used.ru_stime, pages * resource.getpagesize())
+
+
+def collector_stats() -> Sequence[Mapping[str, int]]:
+    """What Python's cycle collector has done, generation by generation."""
+    return gc.get_stats()
+
+
+def python_version() -> str:
+    return platform.python_version()

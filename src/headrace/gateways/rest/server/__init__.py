@@ -1,0 +1,1 @@
+"""The HTTP server that every HTTP route stands on; it knows no route."""

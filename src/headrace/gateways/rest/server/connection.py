@@ -1,0 +1,385 @@
+"""One HTTP connection: bytes in, requests out; answers in, bytes out, in the order of the requests.
+
+Theory of operation. A connection is callbacks on the event loop; `reader` makes requests of what arrives. A route that
+answers at once is answered in the same callback; one that gives a coroutine gets a task, owned by this connection.
+Every request has a slot, and slots are answered from the front, so pipelined requests are answered in order whichever
+finishes first.
+
+Holding back. Reading stops while too many requests are unanswered, while the peer does not take its answers, and for
+a turn of the loop after a number of requests, so that one connection's pipeline does not keep the others waiting.
+
+Ending. After a request that cannot be understood nothing that follows can be trusted: it is refused in its turn, and
+the connection ends. An end is: the last answer, our half closed, what the peer still sends read and dropped for a
+bounded time and size, then closed. Closing with unread bytes would send a reset that can overtake the answer.
+
+Deadlines (head, body, answer, idle, unread answers, lingering) are looked at by the sweep in `shared`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import cast
+
+from headrace.gateways.rest.server.counters import NO_ROUTE
+from headrace.gateways.rest.server.errors import answer_to
+from headrace.gateways.rest.server.message import CONTINUE, RefusedError, Request, Response, encode, problem, refusal
+from headrace.gateways.rest.server.reader import Arrived, RequestReader
+from headrace.gateways.rest.server.shared import Shared, overloaded
+from headrace.model.errors import HeadraceError
+
+_LOGGER = logging.getLogger(__name__)
+
+# Requests that one connection may have served in one turn of the loop before the others get theirs.
+REQUESTS_A_TURN = 64
+
+
+class Slot:
+    """A request's place in the order of answers."""
+
+    __slots__ = ("connection", "is_last", "response", "route", "since_ms", "size", "task", "without_body")
+
+    def __init__(self, route: str, *, since_ms: int, is_last: bool) -> None:
+        self.route = route
+        self.since_ms = since_ms
+        self.is_last = is_last
+        self.connection: str | None = "close" if is_last else None
+        self.without_body = False
+        self.size = 0  # of the body, in the budget of all bodies
+        self.task: asyncio.Task[Response] | None = None
+        self.response: Response | None = None
+
+
+class HttpConnection(asyncio.Protocol):
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._limits = shared.limits
+        self._transport: asyncio.Transport | None = None
+        self._address = "?"
+        self._reader = RequestReader(shared.limits, find=shared.router.find)
+        self._body_size = 0  # of the body that is being read, in the budget of all bodies
+        self._asked_for_body = False
+        self._slots: deque[Slot] = deque()
+        self._processing = False
+        self._held_back = False
+        self._writing_paused = False
+        self._no_more_requests = False
+        self._peer_ended = False
+        self._lingering = False
+        self._lingered_bytes = 0
+        self._closed = False
+        # Times of the coarse clock: since when a head or a body is on its way, and when something happened last.
+        self._part_since_ms = shared.now_ms
+        self._last_ms = shared.now_ms
+        self._written_bytes = 0
+        self._write_mark_ms = 0
+        self._write_mark_bytes = 0
+
+    # Callbacks of the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._limits.write_pause_bytes)
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if isinstance(peer, tuple) else "?"
+        refused = self._shared.add(self, self._address)
+        if refused is not None:
+            self._refuse(refused)
+            # Without lingering: the descriptor is what is short.
+            self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        for slot in self._slots:
+            if slot.task is not None:
+                slot.task.cancel()
+            self._shared.bodies_bytes -= slot.size
+        self._slots.clear()
+        self._stop_reading()
+        self._shared.remove(self, self._address)
+
+    def data_received(self, data: bytes) -> None:
+        self._shared.counters.bytes_in += len(data)
+        if self._no_more_requests:
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > self._limits.linger_bytes_max:
+                self.abort()
+            return
+        if self._reader.is_empty:
+            self._part_since_ms = self._shared.now_ms
+        self._reader.feed(data)
+        if not self._held_back:
+            self._process()
+
+    def eof_received(self) -> bool:
+        self._peer_ended = True
+        self._no_more_requests = True
+        if self._lingering or not self._slots:
+            self._close()
+        # The peer may have closed its half only, and wait for its answers.
+        return not self._closed
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._mark_writing()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._held_back:
+            self._go_on()
+
+    # From bytes to requests.
+
+    def _process(self) -> None:
+        """Serve what has arrived in full."""
+        served = 0
+        self._processing = True
+        try:
+            while not self._no_more_requests and not self._held_back:
+                arrived = self._next_request()
+                if arrived is None:
+                    break
+                self._serve(arrived)
+                served += 1
+                if served >= REQUESTS_A_TURN:
+                    self._hold_back()
+                    asyncio.get_running_loop().call_soon(self._go_on)
+                elif len(self._slots) >= self._limits.requests_in_flight_max or self._writing_paused:
+                    self._hold_back()
+        except RefusedError as error:
+            self._refuse(error)
+        finally:
+            self._processing = False
+
+    def _next_request(self) -> Arrived | None:
+        reader, shared = self._reader, self._shared
+        had_head = reader.head is not None
+        arrived = reader.next()
+        held = len(arrived.body) if arrived is not None else reader.body_bytes
+        shared.bodies_bytes += held - self._body_size
+        self._body_size = held
+        if shared.bodies_bytes > self._limits.bodies_in_flight_bytes_max:
+            raise overloaded("requests of all clients together have too many bytes; retry later")
+        if arrived is None:
+            if reader.head is not None and not had_head:
+                self._part_since_ms = shared.now_ms
+                self._asked_for_body = not reader.wants_continue
+                self._ask_for_body()
+            return None
+        self._part_since_ms = self._last_ms = shared.now_ms
+        return arrived
+
+    def _ask_for_body(self) -> None:
+        """In the order of answers: not before the requests ahead are answered."""
+        if not self._asked_for_body and not self._slots and self._reader.head is not None:
+            self._asked_for_body = True
+            self._part_since_ms = self._shared.now_ms
+            if self._reader.wants_continue:
+                self._write(CONTINUE)
+
+    def _stop_reading(self) -> None:
+        self._no_more_requests = True
+        self._reader.clear()
+        self._shared.bodies_bytes -= self._body_size
+        self._body_size = 0
+
+    # From requests to answers.
+
+    def _serve(self, arrived: Arrived) -> None:
+        head, route, body = arrived
+        path = NO_ROUTE if isinstance(route, RefusedError) else route.path
+        slot = Slot(path, since_ms=self._shared.now_ms, is_last=not head.keep_alive)
+        slot.size, self._body_size = self._body_size, 0
+        slot.without_body = head.method == "HEAD"
+        if head.keep_alive and head.is_http_1_0:
+            slot.connection = "keep-alive"
+        self._slots.append(slot)
+        self._no_more_requests = slot.is_last
+        if isinstance(route, RefusedError):
+            self._finish(slot, refusal(route))
+            return
+        request = Request(method=head.method, path=head.path, query=head.query, headers=head.headers, body=body)
+        try:
+            outcome = route.handler(request)
+        except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
+            self._finish(slot, self._failure(route.path, error))
+            return
+        if isinstance(outcome, Response):
+            self._finish(slot, outcome)
+            return
+        slot.task = asyncio.get_running_loop().create_task(outcome)
+        slot.task.add_done_callback(partial(self._finish_task, slot))
+
+    def _finish_task(self, slot: Slot, task: "asyncio.Task[Response]") -> None:
+        slot.task = None
+        if self._closed or slot.response is not None:
+            # Nobody waits for it. An exception is looked at all the same, or asyncio reports it as forgotten.
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.route})
+            return
+        if task.cancelled():
+            self._finish(slot, problem(503, "shutting_down", "the request was cancelled; reconnect and retry"))
+            return
+        error = task.exception()
+        self._finish(slot, task.result() if error is None else self._failure(slot.route, error))
+
+    def _failure(self, route: str, error: BaseException) -> Response:
+        if isinstance(error, RefusedError):
+            return refusal(error)
+        if isinstance(error, HeadraceError):
+            return answer_to(error)
+        self._shared.counters.handler_failures += 1
+        _LOGGER.error("HTTP request failed", exc_info=error, extra={"route": route})
+        return problem(500, "internal", "an error that nothing here expected; the node's log has it")
+
+    def _refuse(self, error: RefusedError) -> None:
+        """Refuse what cannot be understood or taken, in its turn, and read nothing more."""
+        slot = Slot(NO_ROUTE, since_ms=self._shared.now_ms, is_last=True)
+        slot.without_body = self._reader.head is not None and self._reader.head.method == "HEAD"
+        self._stop_reading()
+        self._shared.counters.count_closed(error.code)
+        self._slots.append(slot)
+        self._finish(slot, refusal(error))
+
+    def _finish(self, slot: Slot, response: Response) -> None:
+        slot.response = response
+        if self._slots and self._slots[0] is slot:
+            self._answer_front()
+
+    def _answer_front(self) -> None:
+        """Send every answer that has nothing unfinished ahead of it."""
+        slots = self._slots
+        while slots and (response := slots[0].response) is not None and not self._closed:
+            slot = slots.popleft()
+            self._shared.bodies_bytes -= slot.size
+            self._shared.counters.count_request(slot.route, response.status)
+            self._last_ms = self._shared.now_ms
+            is_end = slot.is_last or (self._no_more_requests and not slots)
+            self._write(
+                encode(
+                    response,
+                    date=self._shared.date,
+                    connection="close" if is_end else slot.connection,
+                    without_body=slot.without_body,
+                )
+            )
+            if is_end:
+                self._end()
+                return
+        self._ask_for_body()
+        if self._held_back and not self._processing:
+            self._go_on()
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._shared.counters.bytes_out += len(data)
+        self._written_bytes += len(data)
+        self._transport.write(data)
+
+    # Holding back.
+
+    def _hold_back(self) -> None:
+        if not self._held_back and self._transport is not None:
+            self._held_back = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        if self._closed or not self._held_back or self._writing_paused:
+            return
+        if len(self._slots) >= self._limits.requests_in_flight_max:
+            return
+        assert self._transport is not None
+        self._held_back = False
+        self._part_since_ms = self._shared.now_ms
+        self._process()
+        if not self._held_back and not self._closed:
+            self._transport.resume_reading()
+
+    # Deadlines and ends.
+
+    def check_deadlines(self, now_ms: int) -> None:
+        limits = self._limits
+        if self._transport is None:
+            return
+        if self._closed:
+            # What was written before the close is still on its way, unless nobody takes it.
+            if now_ms - self._last_ms >= limits.write_deadline_ms:
+                self.abort()
+            return
+        if self._transport.get_write_buffer_size() and (self._writing_paused or self._lingering):
+            if now_ms - self._write_mark_ms >= limits.write_deadline_ms:
+                if self._taken_bytes() - self._write_mark_bytes < limits.write_progress_bytes_min:
+                    self._shared.counters.count_closed("answers_not_taken")
+                    self.abort()
+                else:
+                    self._mark_writing()
+            return
+        if self._lingering:
+            if now_ms - self._last_ms >= limits.linger_ms:
+                self.abort()
+            return
+        self._check_slots(now_ms)
+        if self._held_back or self._no_more_requests:
+            return
+        elapsed_ms = now_ms - self._part_since_ms
+        if self._reader.is_empty:
+            if not self._slots and now_ms - self._last_ms >= limits.idle_ms_max:
+                self._close()
+        elif self._reader.head is None:
+            if elapsed_ms >= limits.head_deadline_ms:
+                self._refuse(_too_slow("head", limits.head_deadline_ms))
+        elif self._asked_for_body and elapsed_ms >= limits.body_deadline_ms:
+            self._refuse(_too_slow("body", limits.body_deadline_ms))
+
+    def _check_slots(self, now_ms: int) -> None:
+        for slot in list(self._slots):
+            if slot.task is not None and now_ms - slot.since_ms >= self._limits.answer_deadline_ms:
+                detail = "the request was not answered in time; it may have been carried out all the same"
+                slot.task.cancel()
+                self._finish(slot, problem(504, "timed_out", detail, more={"retriable": True}))
+
+    def _taken_bytes(self) -> int:
+        assert self._transport is not None
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def _mark_writing(self) -> None:
+        self._write_mark_ms = self._shared.now_ms
+        self._write_mark_bytes = self._taken_bytes()
+
+    def drain(self) -> None:
+        """The node stops: no further request is read, those that were read are answered, then it ends."""
+        self._stop_reading()
+        if not self._slots:
+            self._close()
+
+    def _end(self) -> None:
+        """Everything is said. Let the peer take it and close."""
+        assert self._transport is not None
+        self._stop_reading()
+        if self._peer_ended or not self._transport.can_write_eof():
+            self._close()
+            return
+        self._lingering = True
+        self._last_ms = self._shared.now_ms
+        self._mark_writing()
+        self._transport.write_eof()
+        if self._held_back:
+            self._held_back = False
+            self._transport.resume_reading()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._last_ms = self._shared.now_ms
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _too_slow(part: str, deadline_ms: int) -> RefusedError:
+    return RefusedError(
+        408, "request_timeout", f"the request's {part} did not arrive within {deadline_ms} ms; send it in one go"
+    )

@@ -1,0 +1,46 @@
+"""The one table from headrace's errors to HTTP statuses. The error's own stable code goes into the answer beside it."""
+
+from collections.abc import Mapping
+
+from headrace.gateways.rest.server.message import Response, problem
+from headrace.model import errors
+
+# A class that is not here is answered as its nearest base that is.
+STATUSES: Mapping[type[errors.HeadraceError], int] = {
+    errors.HeadraceError: 500,
+    errors.InvalidRequestError: 400,
+    errors.BatchTooLargeError: 413,
+    errors.UnknownTopicError: 404,
+    errors.TopicExistsError: 409,
+    errors.OffsetOutOfRangeError: 416,
+    errors.FencedEpochError: 409,
+    errors.UnknownEpochError: 409,
+    errors.OutOfOrderSequenceError: 409,
+    errors.DuplicateSequenceError: 409,
+    errors.ProducerFencedError: 409,
+    errors.UnknownProducerError: 409,
+    errors.NotLeaderError: 503,
+    errors.PartitionOfflineError: 503,
+    errors.DiskFullError: 507,
+    errors.OverloadedError: 429,
+    errors.TimedOutError: 504,
+    errors.ShuttingDownError: 503,
+    errors.StoreConflictError: 409,
+    errors.StoreUnavailableError: 503,
+    errors.UnsupportedError: 501,
+    errors.ConfigurationError: 500,
+    errors.CorruptLogError: 500,
+    errors.ForeignDataError: 500,
+}
+# Statuses after which a client comes back by itself, if it is told when.
+_RETRY_LATER = frozenset({429, 503, 507})
+
+
+def status_of(error: type[errors.HeadraceError]) -> int:
+    return next(STATUSES[base] for base in error.__mro__ if base in STATUSES)
+
+
+def answer_to(error: errors.HeadraceError) -> Response:
+    status = status_of(type(error))
+    headers = (("Retry-After", "1"),) if status in _RETRY_LATER else ()
+    return problem(status, error.code, str(error), headers=headers, more={"retriable": error.retriable})

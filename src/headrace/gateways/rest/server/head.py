@@ -1,0 +1,168 @@
+"""A request's head: one block of bytes in, a checked value out.
+
+The connection cuts the head out of the stream at its empty line, so this sees all of it or nothing, and a fresh parser
+reads each one: no state is carried from one request to the next, which is what smuggling lives on. llhttp (in
+httptools) reads the headers; what it tolerates and proxies read differently is refused before: bare CR or LF, folded
+lines, request lines with anything but single spaces, versions other than 1.0 and 1.1, two ways to say a body's length
+(RFC 9112 sections 2.2, 5.2, 6.3; 8-security, HTTP smuggling).
+"""
+
+import re
+from dataclasses import dataclass
+
+import httptools
+
+from headrace.gateways.rest.server.limits import HttpLimits
+from headrace.gateways.rest.server.message import RefusedError
+
+END = b"\r\n\r\n"
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# A fragment is never sent, so a target has no "#".
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb') ([!"$-~]+) HTTP/(\d)\.(\d)')
+_ABSOLUTE = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+_LENGTH = re.compile(r"[0-9]{1,18}")
+# Headers that mean something different when a second one is read, or is not.
+_ONCE = frozenset({"host", "content-length", "transfer-encoding", "content-type", "authorization", "expect"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    keep_alive: bool
+    is_http_1_0: bool
+    content_length: int
+    is_chunked: bool
+    expects_continue: bool
+
+    @property
+    def has_body(self) -> bool:
+        return self.is_chunked or self.content_length > 0
+
+
+class _Collector:
+    """llhttp's callbacks."""
+
+    __slots__ = ("headers",)
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+
+
+def check_line_ends(block: bytes | bytearray) -> None:
+    """Refuse bare CR and bare LF, also in a head that has not arrived in full."""
+    pairs = block.count(b"\r\n")
+    open_end = 1 if block.endswith(b"\r") else 0
+    if block.count(b"\n") != pairs or block.count(b"\r") != pairs + open_end:
+        raise RefusedError(400, "bare_line_end", "a line of the request ends with CR or LF alone; end lines with CRLF")
+
+
+def parse_head(block: bytes, limits: HttpLimits) -> Head:
+    """Read a head, its empty line included."""
+    check_line_ends(block)
+    if b"\r\n " in block or b"\r\n\t" in block:
+        raise RefusedError(400, "folded_header", "a header continues on a second line; send each header on one line")
+    method, target, minor = _request_line(block[: block.index(b"\r\n")])
+    parser, collected = _parse(block)
+    if len(collected) > limits.headers_max:
+        raise RefusedError(431, "head_too_large", f"more than {limits.headers_max} headers; send fewer")
+    headers = _by_name(collected)
+    is_http_1_0 = minor == 0
+    if "host" not in headers and not is_http_1_0:
+        raise RefusedError(400, "missing_host", "HTTP/1.1 requires a Host header; send one")
+    path, _, query = _origin_form(target).partition("?")
+    length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
+    expect = headers.get("expect")
+    if expect is not None and expect.lower() != "100-continue":
+        raise RefusedError(417, "unknown_expectation", "Expect takes 100-continue and nothing else; leave it out")
+    return Head(
+        method=method,
+        path=path,
+        query=query,
+        headers=headers,
+        keep_alive=parser.should_keep_alive(),
+        is_http_1_0=is_http_1_0,
+        content_length=length,
+        is_chunked=is_chunked,
+        expects_continue=expect is not None and not is_http_1_0,
+    )
+
+
+def _request_line(line: bytes) -> tuple[str, str, int]:
+    match = _REQUEST_LINE.fullmatch(line)
+    if match is None:
+        raise RefusedError(400, "malformed_request", "the first line is not `METHOD /path HTTP/1.1`")
+    method, target, major, minor = match.groups()
+    if major != b"1" or minor not in (b"0", b"1"):
+        raise RefusedError(505, "unsupported_version", "HTTP/1.1 and HTTP/1.0 are spoken here; use one of them")
+    return method.decode(), target.decode(), int(minor)
+
+
+def _parse(block: bytes) -> tuple[httptools.HttpRequestParser, list[tuple[bytes, bytes]]]:
+    collector = _Collector()
+    parser = httptools.HttpRequestParser(collector)
+    try:
+        parser.feed_data(block)
+    except httptools.HttpParserUpgrade:
+        # Offers to upgrade (h2c, which Java's client always makes) are declined by answering in HTTP/1.1.
+        pass
+    except httptools.HttpParserInvalidMethodError:
+        raise RefusedError(501, "unknown_method", "there is no such HTTP method; they are in capitals") from None
+    except httptools.HttpParserError as error:
+        lower = block.lower()
+        if b"\r\ncontent-length:" in lower and b"\r\ntransfer-encoding:" in lower:
+            raise _ambiguous_length() from None
+        raise RefusedError(400, "malformed_request", f"the request's head cannot be read: {error}") from None
+    return parser, collector.headers
+
+
+def _ambiguous_length() -> RefusedError:
+    return RefusedError(
+        400, "ambiguous_length", "both Content-Length and Transfer-Encoding were sent; send exactly one of them"
+    )
+
+
+def _by_name(collected: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in collected:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name not in headers:
+            headers[name] = value
+        elif name in _ONCE:
+            raise RefusedError(400, "repeated_header", f"{name} was sent more than once; send it once")
+        else:
+            headers[name] += f", {value}"
+    return headers
+
+
+def _origin_form(target: str) -> str:
+    """The path and query of a target. Clients of proxies send the whole address (RFC 9112 section 3.2.2)."""
+    match = _ABSOLUTE.match(target)
+    if match is None:
+        return target
+    rest = target[match.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def _body_length(headers: dict[str, str], *, is_http_1_0: bool) -> tuple[int, bool]:
+    """How long the body is, or that it is chunked."""
+    length, encoding = headers.get("content-length"), headers.get("transfer-encoding")
+    if encoding is not None:
+        if length is not None:
+            raise _ambiguous_length()
+        if is_http_1_0:
+            raise RefusedError(400, "malformed_request", "HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+        if encoding.lower() != "chunked":
+            raise RefusedError(501, "unsupported_transfer_encoding", "Transfer-Encoding takes chunked and nothing else")
+        return 0, True
+    if length is None:
+        return 0, False
+    if _LENGTH.fullmatch(length) is None:
+        raise RefusedError(400, "malformed_request", "Content-Length is not a whole number")
+    return int(length), False

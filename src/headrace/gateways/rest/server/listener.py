@@ -1,0 +1,76 @@
+"""The HTTP server as one thing that starts and stops."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from headrace.gateways.rest.server.connection import HttpConnection
+from headrace.gateways.rest.server.counters import HttpCounters
+from headrace.gateways.rest.server.limits import HttpLimits
+from headrace.gateways.rest.server.router import Route, Router
+from headrace.gateways.rest.server.shared import Shared
+from headrace.host.clock import Clock
+from headrace.host.transport import Listener, Transport
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class HttpListener:
+    """Accepts on one address and serves its connections until it is stopped."""
+
+    def __init__(self, shared: Shared, listener: Listener) -> None:
+        self._shared = shared
+        self._listener = listener
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._listener.address
+
+    @property
+    def counters(self) -> HttpCounters:
+        return self._shared.counters
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._shared.connections)
+
+    @property
+    def bodies_in_flight_bytes(self) -> int:
+        return self._shared.bodies_bytes
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is in flight for a bounded time, then close."""
+        shared = self._shared
+        await self._listener.close()
+        empty = asyncio.Event()
+        shared.on_empty = empty.set
+        for connection in list(shared.connections):
+            connection.drain()
+        if shared.connections:
+            timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
+            await empty.wait()
+            timer.cancel()
+        shared.stop_sweeping()
+
+    def _abort_all(self) -> None:
+        connections = list(self._shared.connections)
+        _LOGGER.warning("HTTP connections cut at shutdown", extra={"connection_count": len(connections)})
+        for connection in connections:
+            connection.abort()
+
+
+async def listen_http(
+    transport: Transport,
+    host: str,
+    port: int,
+    *,
+    routes: Iterable[Route],
+    clock: Clock,
+    counters: HttpCounters,
+    limits: HttpLimits,
+) -> HttpListener:
+    """Serve these routes on an address until the listener is stopped."""
+    shared = Shared(router=Router(routes), limits=limits, clock=clock, counters=counters)
+    listener = await transport.listen(host, port, lambda: HttpConnection(shared))
+    shared.start_sweeping()
+    return HttpListener(shared, listener)
