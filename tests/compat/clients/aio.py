@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-
 from tests.compat.clients.message import DEADLINE_S, Message, Stored
 
 T = TypeVar("T")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-
 from tests.compat.clients.message import DEADLINE_S, Message, Stored
 
 
@@ -50,6 +49,7 @@ class Confluent:
                 "linger.ms": 20,
                 "message.timeout.ms": int(DEADLINE_S * 1000),
                 "error_cb": quiet,
+                "log_level": 0,
             }
         )
         for message in messages:
@@ -99,6 +99,7 @@ def make_consumer(server: str, *, committed: bool = False, **more: Any) -> Consu
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "fetch.wait.max.ms": 20,
             "error_cb": quiet,
+            "log_level": 0,
             **{name.replace("_", "."): value for name, value in more.items()},
         }
     )

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-
 from tests.compat.clients.message import DEADLINE_S, Message, Stored
 
 

@@ -46,7 +46,7 @@ class Kcat:
         bytes_max: int = 1_048_588,
     ) -> list[int]:
         for headers, group in groupby(messages, key=lambda message: message.headers):
-            arguments = ["-P", "-q", "-b", server, "-t", topic, "-p", str(partition), "-D", "\\x1e", "-K", "\\x1f"]
+            arguments = ["-P", "-b", server, "-t", topic, "-p", str(partition), "-D", "\\x1e", "-K", "\\x1f"]
             for setting in (
                 f"compression.codec={codec}",
                 f"acks={acks}",

@@ -1,0 +1,42 @@
+"""One request to a node over a plain socket, for what no client would send and for timing single requests."""
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any
+
+from headrace.wire.kafka.frame import encode_request, read_correlation_id, read_response
+
+
+class Wire:
+    """A connection that asks and waits, one request at a time."""
+
+    def __init__(self, server: str, *, deadline_s: float = 10.0) -> None:
+        host, _, port = server.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=deadline_s)
+        self._correlation_id = 0
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, api_key: int, version: int, request: Any) -> Any:
+        self._correlation_id += 1
+        self._socket.sendall(encode_request(api_key, version, self._correlation_id, "test", request))
+        (size,) = struct.unpack(">i", self._exactly(4))
+        frame = self._exactly(size)
+        assert read_correlation_id(frame) == self._correlation_id
+        return read_response(api_key, version, frame).value
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise ConnectionResetError("the node closed the connection")
+            data += more
+        return data
