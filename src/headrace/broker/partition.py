@@ -263,7 +263,8 @@ class Partition:
         """The largest epoch up to the given one that this log knows, and the offset at which it ended."""
         if epoch == self.epoch:
             return epoch, self.end_offset
-        return self.log.epochs.end_of(epoch, self.end_offset)
+        known, end = self.log.epochs.end_of(epoch, self.end_offset)
+        return known, max(end, self.start_offset) if end >= 0 else end
 
     async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first committed message at or after a time, with its own time."""

@@ -158,6 +158,12 @@ class SystemDisk:
         return status.f_bavail * status.f_frsize
 
 
+def parent_directory(path: str) -> str:
+    """The directory that holds a path's name."""
+    head, slash, _ = path.rstrip("/").rpartition("/")
+    return head or (slash or ".")
+
+
 def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
     """Write all of the buffers, however short the single writes are, and return the bytes written."""
     total = sum(len(buffer) for buffer in buffers)

@@ -55,12 +55,11 @@ class EpochTable:
             self._epochs.pop()
 
     def trim_to(self, start: Offset) -> None:
-        """Forget epochs that ended at or before the new start."""
+        """Forget epochs that ended at or before the new start. One that goes on keeps its own first offset: the log
+        may now start inside one of its batches."""
         keep = max(bisect_right(self._starts, start) - 1, 0)
         del self._starts[:keep]
         del self._epochs[:keep]
-        if self._starts and self._starts[0] < start:
-            self._starts[0] = start
 
     def encode(self) -> bytes:
         body = "".join(f"{epoch} {start}\n" for epoch, start in self.entries).encode()

@@ -93,6 +93,8 @@ class PartitionLog:
         self.journal_sequence = 0
         # Whether bytes were found torn at the end when the log was opened: such a replica may lack what it promised.
         self.was_torn = False
+        # Whether the node's last stop was clean. A replica that was not may lack what it promised from memory.
+        self.was_clean = True
         self.bytes_since_checkpoint = 0
         self.broken: Exception | None = None
         self.is_deleted = False

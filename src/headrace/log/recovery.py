@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, File, read_file
+from headrace.host.disk import Disk, File, parent_directory, read_file
 from headrace.log import checkpoint as checkpoint_file
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.epochs import EpochTable
@@ -65,7 +65,7 @@ def create_log(id: PartitionId, directory: str, config: TopicConfig, opening: Op
     segment = Segment(directory, Offset(0), index=SparseIndex(config.index_interval_bytes), created_ms=opening.now_ms)
     disk.open(segment.path, create=True).close()
     disk.sync_directory(directory)
-    disk.sync_directory(directory.rpartition("/")[0])
+    disk.sync_directory(parent_directory(directory))
     return _assemble(id, directory, config, opening, [segment], EpochTable(), Offset(0))
 
 
@@ -209,8 +209,11 @@ def _recover(
         for segment in reversed(torn):
             opening.trash.take_segment(segment.stem)
         cut_file(opening.disk, last.path, last.size)
+    # The same holds for the segments' names.
+    opening.disk.sync_directory(directory)
     partition_log = _assemble(id, directory, config, opening, whole, epochs, min(log_start, offset))
     partition_log.was_torn = was_torn
+    partition_log.was_clean = False
     partition_log.bytes_since_checkpoint = partition_log.size_bytes if point.recovery_point == 0 else 1
     return partition_log
 
@@ -337,7 +340,7 @@ def _read_if_there(disk: Disk, path: str) -> bytes:
 
 def _read_epochs(segments: list[Segment], point: Checkpoint, opening: Opening) -> EpochTable:
     """The epoch table up to the recovery point, from its file, or from the headers where that does not check."""
-    directory = segments[0].path.rpartition("/")[0]
+    directory = parent_directory(segments[0].path)
     path = f"{directory}/{EPOCHS_NAME}"
     recovery_point = Offset(point.recovery_point)
     try:

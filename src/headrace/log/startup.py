@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.host.clock import Clock
-from headrace.host.disk import Disk, read_file, write_atomically
+from headrace.host.disk import Disk, parent_directory, read_file, write_atomically
 from headrace.log.files import Files
 from headrace.log.journal import Journal, JournalRecord
 from headrace.log.maintenance import plan_checkpoint
@@ -53,10 +53,11 @@ class Startup:
         disk = self._disk
         disk.make_directory(f"{self._directory}/{PARTITIONS}")
         self._trash = Trash(disk, f"{self._directory}/trash")
+        records = self._journal.open()
         disk.sync_directory(self._directory)
+        disk.sync_directory(parent_directory(self._directory))
         self._shutdown_id = self._take_mark()
         self._trash.empty()
-        records = self._journal.open()
         opened = Opened({}, {})
         for id, config in partitions.items():
             self._try_open(id, config, opened)
