@@ -84,6 +84,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     messages_total: int
     bytes_total: int
+    cpu_s: float  # of the client, from its first message to its last
     failed: int = 0
     first_error: str | None = None
     latency_ms: Percentiles | None = None
@@ -133,9 +134,11 @@ def filler(size_bytes: int) -> bytes:
 
 def places(client: Any, target: Target) -> list[Place]:
     """Every partition of the target, as the server knows it now."""
+    only = target.topic if target.topics == 1 else None
+    topics = client.list_topics(only, timeout=METADATA_TIMEOUT_S).topics
     found = []
     for name in target.names():
-        known = client.list_topics(name, timeout=METADATA_TIMEOUT_S).topics.get(name)
+        known = topics.get(name)
         if known is None or known.error is not None or not known.partitions:
             raise UnknownTopicError(f"topic {name} does not exist; let bench make it with --partitions")
         found += [Place(name, partition) for partition in sorted(known.partitions)]
@@ -167,6 +170,7 @@ class Sender:
     def __init__(self, target: Target, load: ProduceLoad) -> None:
         self.failed = 0
         self.first_error: str | None = None
+        self.cpu_before_s = time.process_time()
         self.producer = client_library().Producer(
             {
                 "bootstrap.servers": target.server,
@@ -341,6 +345,7 @@ def _measured(
         seconds=seconds,
         messages_total=total,
         bytes_total=total * size_bytes,
+        cpu_s=time.process_time() - sender.cpu_before_s,
         failed=sender.failed,
         first_error=sender.first_error,
         latency_ms=percentiles(latencies),
@@ -365,7 +370,7 @@ class Stall:
 # Consuming.
 
 
-def consumer(target: Target, *, at_end: bool, fetch_wait_ms: int = 500) -> Any:
+def consumer(target: Target, *, at_end: bool) -> Any:
     """A consumer with every partition of the target assigned, from its beginning or from its end."""
     library = client_library()
     client = library.Consumer(
@@ -374,7 +379,8 @@ def consumer(target: Target, *, at_end: bool, fetch_wait_ms: int = 500) -> Any:
             "client.id": "headrace-bench",
             "group.id": "headrace-bench",
             "enable.auto.commit": False,
-            "fetch.wait.max.ms": fetch_wait_ms,
+            # By default librdkafka looks away for a second whenever it has 100,000 messages waiting.
+            "fetch.queue.backoff.ms": 1,
         }
     )
     assigned = []
@@ -392,6 +398,7 @@ def consume(target: Target, *, messages: int | None, seconds: float | None, warm
     client = consumer(target, at_end=False)
     count = size = total = total_bytes = 0
     started = time.monotonic_ns()
+    cpu_before_s = time.process_time()
     measured_from: int | None = None  # the first message after the warm-up starts the clock
     stalls = Stall()
     try:
@@ -414,5 +421,11 @@ def consume(target: Target, *, messages: int | None, seconds: float | None, warm
                 break
     finally:
         client.close()
-    elapsed = (now - since) / 1e9
-    return Measured(messages=count, bytes=size, seconds=elapsed, messages_total=total, bytes_total=total_bytes)
+    return Measured(
+        messages=count,
+        bytes=size,
+        seconds=(now - since) / 1e9,
+        messages_total=total,
+        bytes_total=total_bytes,
+        cpu_s=time.process_time() - cpu_before_s,
+    )

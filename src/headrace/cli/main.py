@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import config, consume, log, produce, topic, up
+from headrace.cli import bench, config, consume, log, produce, topic, up
 from headrace.cli.output import Group
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(log.app, name="log", rich_help_panel="The node")
 app.add_typer(topic.app, name="topic", rich_help_panel="Clients")
 app.command("produce", rich_help_panel="Clients")(produce.produce)
 app.command("consume", rich_help_panel="Clients")(consume.consume)
+app.add_typer(bench.app, name="bench", rich_help_panel="Clients")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,1 @@
+"""What headrace can do, measured on the machine at hand. `make bench` runs everything here."""

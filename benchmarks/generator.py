@@ -1,0 +1,50 @@
+"""Runs `headrace bench` as a process of its own, so that the client's work is neither the node's nor ours."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from benchmarks.process import HEADRACE, clean_environment
+from headrace.cli.load import Measured, Percentiles
+
+DEADLINE_S = 600.0
+
+
+class MeasuredEndToEnd(msgspec.Struct, frozen=True, kw_only=True):
+    messages_total: int
+    received: int
+    acknowledged_ms: Percentiles
+    latency_ms: Percentiles
+
+
+def produce(server: str, topic: str, *options: str) -> Measured:
+    return msgspec.json.decode(_run("produce", server, topic, options), type=Measured)
+
+
+def consume(server: str, topic: str, *options: str) -> Measured:
+    return msgspec.json.decode(_run("consume", server, topic, options), type=Measured)
+
+
+def latency(server: str, topic: str, *options: str) -> MeasuredEndToEnd:
+    return msgspec.json.decode(_run("latency", server, topic, options), type=MeasuredEndToEnd)
+
+
+def command(kind: str, server: str, topic: str, options: Sequence[str]) -> list[str]:
+    return [*HEADRACE, "bench", kind, topic, "--server", server, "--json", *options]
+
+
+def _run(kind: str, server: str, topic: str, options: Sequence[str]) -> bytes:
+    done = subprocess.run(
+        command(kind, server, topic, options), capture_output=True, env=clean_environment(), timeout=DEADLINE_S
+    )
+    if done.returncode != 0:
+        sys.stderr.buffer.write(done.stderr[-4000:])
+        raise RuntimeError(f"headrace bench {kind} {topic} {' '.join(options)} failed")
+    return done.stdout
+
+
+def new_topic(partitions: int, durability: str) -> tuple[str, ...]:
+    """Options that make the topic first."""
+    return ("--partitions", str(partitions), "--set", f"headrace.durability={durability}")

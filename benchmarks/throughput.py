@@ -1,0 +1,119 @@
+"""(a) and (b): how fast one client produces and consumes, beside its own ceiling, and what that costs the node.
+
+Node and sink take turns, and a ratio is taken within a turn, so that a change of the machine's mood meets both; the
+median of the turns is reported. Each load has a client process of its own, which warms up before it measures.
+"""
+
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from benchmarks import generator
+from benchmarks.process import Server, running_node, running_sink
+from benchmarks.report import Goal, Report, amount
+from benchmarks.settings import Settings
+from benchmarks.sink import TOPIC as SINK_TOPIC
+from headrace.cli.load import Measured
+
+NAME = "throughput"
+SIZES_BYTES = (100, 1024, 10240)
+GOAL_SIZE_BYTES = 1024
+GOAL_RATIO = 0.8
+CONSUMED_BYTES_MAX = 2_000_000_000
+
+
+class Turn(NamedTuple):
+    """One load on the node, with the same load on the sink beside it."""
+
+    node: Measured
+    sink: Measured
+    node_cpu_s: float
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: medians over the turns."""
+
+    size_bytes: int
+    work: str
+    messages_per_s: float
+    megabytes_per_s: float
+    sink_messages_per_s: float
+    ratio: float
+    ratios: list[float]
+    cpu_s_per_gb: float
+
+
+def run(settings: Settings) -> Report:
+    lines: list[Line] = []
+    with running_node(settings.directory / "throughput") as node:
+        for size_bytes in SIZES_BYTES:
+            with running_sink(settings.directory, size_bytes) as sink:
+                lines += _measure_size(settings, node, sink, size_bytes)
+    goal = next(line for line in lines if line.size_bytes == GOAL_SIZE_BYTES and line.work == "produce, memory")
+    return Report(
+        name=NAME,
+        title="(a, b) One librdkafka client, beside its ceiling against a sink that parses nothing; the node's CPU",
+        columns=["size", "work", "messages/s", "MB/s", "sink messages/s", "ratio", "of turns", "node CPU s/GB"],
+        rows=[_row(line) for line in lines],
+        figures=msgspec.to_builtins(lines),
+        goals=[Goal.at_least("produce, 1 KB, memory: ratio to the sink at least 0.8", GOAL_RATIO, goal.ratio)],
+        notes=["Ratios are medians of turns, node and sink alternating; the columns beside them are medians too."],
+    )
+
+
+def _measure_size(settings: Settings, node: Server, sink: Server, size_bytes: int) -> list[Line]:
+    turns = int(settings.either(5, 2))
+    seconds = settings.either(3.0, 1.0)
+    load = ("--size", str(size_bytes), "--seconds", str(seconds), "--warmup", str(settings.either(1.0, 0.3)))
+    memory, synced = f"memory-{size_bytes}", f"fsync-{size_bytes}"
+    produced: dict[str, list[Turn]] = {memory: [], synced: []}
+    for _ in range(turns):
+        for topic, durability in ((memory, "memory"), (synced, "fsync")):
+            before_s = node.cpu_s()
+            on_node = generator.produce(node.address, topic, *load, *generator.new_topic(1, durability))
+            cpu_s = node.cpu_s() - before_s
+            produced[topic].append(Turn(on_node, generator.produce(sink.address, SINK_TOPIC, *load), cpu_s))
+    stored = sum(turn.node.messages_total for turn in produced[memory])
+    count = min(stored, CONSUMED_BYTES_MAX // size_bytes)
+    consumed = [_consume_turn(node, sink, memory, count) for _ in range(turns)]
+    return [
+        _line(size_bytes, "produce, memory", produced[memory]),
+        _line(size_bytes, "produce, fsync", produced[synced]),
+        _line(size_bytes, "consume", consumed),
+    ]
+
+
+def _consume_turn(node: Server, sink: Server, topic: str, count: int) -> Turn:
+    load = ("--messages", str(count), "--warmup", "0.1")
+    before_s = node.cpu_s()
+    on_node = generator.consume(node.address, topic, *load)
+    cpu_s = node.cpu_s() - before_s
+    return Turn(on_node, generator.consume(sink.address, SINK_TOPIC, *load), cpu_s)
+
+
+def _line(size_bytes: int, work: str, turns: list[Turn]) -> Line:
+    ratios = [turn.node.messages_per_s / turn.sink.messages_per_s for turn in turns]
+    return Line(
+        size_bytes=size_bytes,
+        work=work,
+        messages_per_s=median(turn.node.messages_per_s for turn in turns),
+        megabytes_per_s=median(turn.node.megabytes_per_s for turn in turns),
+        sink_messages_per_s=median(turn.sink.messages_per_s for turn in turns),
+        ratio=median(ratios),
+        ratios=ratios,
+        cpu_s_per_gb=median(turn.node_cpu_s / (turn.node.bytes_total / 1e9) for turn in turns),
+    )
+
+
+def _row(line: Line) -> list[str]:
+    return [
+        f"{line.size_bytes} B",
+        line.work,
+        amount(line.messages_per_s),
+        amount(line.megabytes_per_s),
+        amount(line.sink_messages_per_s),
+        f"{line.ratio:.2f}",
+        f"{min(line.ratios):.2f} to {max(line.ratios):.2f}",
+        f"{line.cpu_s_per_gb:.2f}",
+    ]
