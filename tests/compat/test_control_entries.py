@@ -34,6 +34,16 @@ def config(data: Path) -> NodeConfig:
     return load(flags={path: (path, text) for path, text in flags.items()}).config
 
 
+class Reader:
+    """Somebody who waits at the end of a partition."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self.woken.set()
+
+
 async def append_control(node: Node, kind: int, size: int) -> None:
     """Write one control entry as the node itself will, and wait until it is committed."""
     partition = node.broker.partition(TOPIC, 0)
@@ -43,9 +53,13 @@ async def append_control(node: Node, kind: int, size: int) -> None:
     base = log.end_offset
     log.append([incoming], epoch=partition.epoch, now_ms=node.clock.wall_ms())
     node.logs.committer.commit(log, base, [incoming.data], len(data))
+    reader = Reader()
+    partition.waiters.add(reader)
     async with asyncio.timeout(10):
         while partition.high_watermark <= base:
-            await asyncio.sleep(0.005)
+            await reader.woken.wait()
+            reader.woken.clear()
+    partition.waiters.discard(reader)
 
 
 async def fill(node: Node) -> list[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""What clients are told when they ask for something that cannot be: the error they have a name for, and never a hang."""
+"""What clients are told when they ask for what cannot be: the error they have a name for, and never a hang."""
 
 import asyncio
 import time
