@@ -1,4 +1,4 @@
-"""`headrace bench`: put a bounded load on a node and say what came of it. The loads themselves are in `load.py`."""
+"""`headrace bench`: put a bounded load on a node and say what came of it. What loads are is in `load.py`."""
 
 from typing import Annotated, Any
 
@@ -14,10 +14,10 @@ from headrace.cli.load import (
     client_library,
     create_topics,
 )
-from headrace.cli.load import consume as run_consume
-from headrace.cli.load import produce as run_produce
 from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail
 from headrace.cli.produce import Acks, Codec
+from headrace.cli.receiver import consume as run_consume
+from headrace.cli.sender import produce as run_produce
 from headrace.cli.session import DEFAULT_SERVER, ServerOption, parse_pairs
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Put a load on a node and measure it.")

@@ -12,8 +12,9 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from headrace.cli.load import STALL_S, STAMP, Measured, Percentiles, ProduceLoad, Schedule, Target, consumer, produce
-from headrace.cli.load import percentiles as percentiles_of
+from headrace.cli.load import STALL_S, STAMP, Measured, Percentiles, ProduceLoad, Target, percentiles
+from headrace.cli.receiver import consumer
+from headrace.cli.sender import Schedule, produce
 from headrace.model.errors import HeadraceError, TimedOutError
 
 READY_DEADLINE_S = 30.0
@@ -80,4 +81,4 @@ def receive(pipe: Connection, target: Target, total: int, warmup: int) -> None:
         if number >= warmup:
             latencies.append(last_ns - due_ns)
     client.close()
-    pipe.send_bytes(msgspec.json.encode(Received(count=count, latency_ms=percentiles_of(latencies))))
+    pipe.send_bytes(msgspec.json.encode(Received(count=count, latency_ms=percentiles(latencies))))
