@@ -29,6 +29,7 @@ from headrace.gateways.rest.server.counters import HttpCounters
 from headrace.gateways.rest.server.listener import HttpListener
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
+from headrace.host.memory import keep_freed_memory
 from headrace.host.process import (
     DirectoryLock,
     keep_collector_off_the_hot_path,
@@ -77,6 +78,7 @@ class Node:
 
     async def _start(self) -> None:
         config, clock, disk = self.config, self.clock, self._disk
+        keep_freed_memory()
         self._check_descriptors()
         self._lock_directory()
         self._sync_threads = self._threads("sync", 8)

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Outcome
 from headrace.gateways.kafka.shared import Shared
+from headrace.host.memory import unfilled_buffer
 from headrace.model.batch import Buffer
 
 _LOGGER = logging.getLogger(__name__)
@@ -195,7 +196,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, size: int, start: memoryview) -> None:
         allocated = min(size, max(self._limits.frame_ahead_bytes, 2 * len(start)))
-        frame = bytearray(allocated)
+        frame = unfilled_buffer(allocated)
         frame[: len(start)] = start
         self._frame = frame
         self._frame_size = size
@@ -212,7 +213,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._hold_back()
             return False
         # A new buffer, because the event loop may still hold a view of the old one.
-        frame = bytearray(wanted)
+        frame = unfilled_buffer(wanted)
         frame[:allocated] = self._frame
         self._frame = frame
         return True
