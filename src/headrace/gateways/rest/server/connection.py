@@ -65,6 +65,7 @@ class HttpConnection(asyncio.Protocol):
         self._writing_paused = False
         self._no_more_requests = False
         self._peer_ended = False
+        self._draining = False
         self._lingering = False
         self._lingered_bytes = 0
         self._closed = False
@@ -114,9 +115,10 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._peer_ended = True
         self._no_more_requests = True
+        self._last_ms = self._shared.now_ms
         if self._lingering or not self._slots:
             self._close()
-        # The peer may have closed its half only, and wait for its answers.
+        # The peer may have closed its half only and wait for its answers; or it is gone, which looks the same.
         return not self._closed
 
     def pause_writing(self) -> None:
@@ -314,7 +316,8 @@ class HttpConnection(asyncio.Protocol):
                 else:
                     self._mark_writing()
             return
-        if self._lingering:
+        if self._lingering or self._peer_ended:
+            # A peer that has ended gets what is answered soon. A long poll would only take messages for nobody.
             if now_ms - self._last_ms >= limits.linger_ms:
                 self.abort()
             return
@@ -347,7 +350,8 @@ class HttpConnection(asyncio.Protocol):
         self._write_mark_bytes = self._taken_bytes()
 
     def drain(self) -> None:
-        """The node stops: no further request is read, those that were read are answered, then it ends."""
+        """The node stops: no further request is read, those that were read are answered, then it closes at once."""
+        self._draining = True
         self._stop_reading()
         if not self._slots:
             self._close()
@@ -356,7 +360,7 @@ class HttpConnection(asyncio.Protocol):
         """Everything is said. Let the peer take it and close."""
         assert self._transport is not None
         self._stop_reading()
-        if self._peer_ended or not self._transport.can_write_eof():
+        if self._peer_ended or self._draining or not self._transport.can_write_eof():
             self._close()
             return
         self._lingering = True

@@ -69,7 +69,7 @@ def parse_head(block: bytes, limits: HttpLimits) -> Head:
     if b"\r\n " in block or b"\r\n\t" in block:
         raise RefusedError(400, "folded_header", "a header continues on a second line; send each header on one line")
     method, target, minor = _request_line(block[: block.index(b"\r\n")])
-    parser, collected = _parse(block)
+    collected = _parse(block)
     if len(collected) > limits.headers_max:
         raise RefusedError(431, "head_too_large", f"more than {limits.headers_max} headers; send fewer")
     headers = _by_name(collected)
@@ -86,7 +86,7 @@ def parse_head(block: bytes, limits: HttpLimits) -> Head:
         path=path,
         query=query,
         headers=headers,
-        keep_alive=parser.should_keep_alive(),
+        keep_alive=_keeps_alive(headers, is_http_1_0=is_http_1_0),
         is_http_1_0=is_http_1_0,
         content_length=length,
         is_chunked=is_chunked,
@@ -104,7 +104,7 @@ def _request_line(line: bytes) -> tuple[str, str, int]:
     return method.decode(), target.decode(), int(minor)
 
 
-def _parse(block: bytes) -> tuple[httptools.HttpRequestParser, list[tuple[bytes, bytes]]]:
+def _parse(block: bytes) -> list[tuple[bytes, bytes]]:
     collector = _Collector()
     parser = httptools.HttpRequestParser(collector)
     try:
@@ -119,7 +119,7 @@ def _parse(block: bytes) -> tuple[httptools.HttpRequestParser, list[tuple[bytes,
         if b"\r\ncontent-length:" in lower and b"\r\ntransfer-encoding:" in lower:
             raise _ambiguous_length() from None
         raise RefusedError(400, "malformed_request", f"the request's head cannot be read: {error}") from None
-    return parser, collector.headers
+    return collector.headers
 
 
 def _ambiguous_length() -> RefusedError:
@@ -148,6 +148,11 @@ def _origin_form(target: str) -> str:
         return target
     rest = target[match.end() :]
     return rest if rest.startswith("/") else f"/{rest}"
+
+
+def _keeps_alive(headers: dict[str, str], *, is_http_1_0: bool) -> bool:
+    options = {option.strip() for option in headers.get("connection", "").lower().split(",")}
+    return "close" not in options and (not is_http_1_0 or "keep-alive" in options)
 
 
 def _body_length(headers: dict[str, str], *, is_http_1_0: bool) -> tuple[int, bool]:

@@ -34,6 +34,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A connection between requests, and before its first.
     idle_ms_max: int = 75_000
     # After the last answer the rest of what the peer sends is read and dropped, or a reset could overtake the answer.
+    # As long, a peer that has closed its half is still answered.
     linger_ms: int = 2_000
     linger_bytes_max: int = 8 * MIB
 
