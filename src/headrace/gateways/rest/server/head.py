@@ -8,9 +8,9 @@ lines, request lines with anything but single spaces, versions other than 1.0 an
 """
 
 import re
-from dataclasses import dataclass
 
 import httptools
+import msgspec
 
 from headrace.gateways.rest.server.limits import HttpLimits
 from headrace.gateways.rest.server.message import RefusedError
@@ -26,8 +26,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _ONCE = frozenset({"host", "content-length", "transfer-encoding", "content-type", "authorization", "expect"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     query: str
