@@ -29,6 +29,7 @@ from headrace.wire.crc import crc32c
 
 NODE_ID = NodeId(1)
 EPOCH = Epoch(3)
+PARTITION_COUNT_MAX = 1000
 LogEntry = tuple[int, int, int, bytes]  # base offset, last offset, largest timestamp, batch
 
 
@@ -237,6 +238,8 @@ class FakeBroker:
     ) -> Topic:
         if name in self.catalog.topics:
             raise TopicExistsError(f"{name} exists")
+        if partition_count > PARTITION_COUNT_MAX:
+            raise InvalidPartitionsError("too many")
         if replication_factor > 1:
             raise InvalidReplicationError("one node")
         self._ids += 1
@@ -263,7 +266,7 @@ class FakeBroker:
         topic = self.catalog.topics.get(name)
         if topic is None:
             raise UnknownTopicError(f"no topic is called {name}")
-        if count <= topic.partition_count:
+        if not topic.partition_count < count <= PARTITION_COUNT_MAX:
             raise InvalidPartitionsError("not more than there are")
         if not validate_only:
             self._store(Topic(name=name, id=topic.id, partition_count=count, overrides=topic.overrides))

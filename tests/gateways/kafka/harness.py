@@ -37,8 +37,9 @@ def run(main: Coroutine[Any, Any, None], loop: str = "uvloop") -> None:
             # A test that failed half-way leaves no connection behind for the next one to be blamed for.
             for client in _connected:
                 client.writer.transport.abort()
-            _connected.clear()
-            await asyncio.sleep(0.01)
+            if _connected:
+                _connected.clear()
+                await asyncio.sleep(0.01)
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(bounded())

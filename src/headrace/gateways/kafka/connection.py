@@ -82,6 +82,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._write_mark_bytes = 0
         self._closing_since_ms: int | None = None
 
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._slots)
+
     # The transport's callbacks.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
