@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
+from confluent_kafka.admin import AdminClient
 
-from benchmarks.process import HEADRACE, clean_environment
-from headrace.cli.load import Measured, Percentiles
+from benchmarks.process import HEADRACE, Server, clean_environment
+from headrace.cli.load import Measured, Percentiles, Target, create_topics
 
 DEADLINE_S = 600.0
+DELETE_DEADLINE_S = 60.0
 
 
 class MeasuredEndToEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,14 @@ def _run(kind: str, server: str, topic: str, options: Sequence[str]) -> bytes:
     return done.stdout
 
 
-def new_topic(partitions: int, durability: str) -> tuple[str, ...]:
-    """Options that make the topic first."""
-    return ("--partitions", str(partitions), "--set", f"headrace.durability={durability}")
+@contextmanager
+def new_topic(node: Server, name: str, durability: str, *, partitions: int = 1, topics: int = 1) -> Iterator[None]:
+    """A topic, or several as `headrace bench --topics` names them, for the length of a load."""
+    target = Target(server=node.address, topic=name, topics=topics)
+    create_topics(target, partitions=partitions, settings={"headrace.durability": durability})
+    try:
+        yield
+    finally:
+        client = AdminClient({"bootstrap.servers": node.address})  # named: its futures die with it
+        for deleted in client.delete_topics(target.names(), operation_timeout=DELETE_DEADLINE_S).values():
+            deleted.result(DELETE_DEADLINE_S)

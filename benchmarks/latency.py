@@ -16,13 +16,12 @@ GOAL_P99_MS = 10.0
 
 
 def run(settings: Settings) -> Report:
-    with running_node(settings.directory / "latency") as node:
+    with running_node(settings.directory / "latency") as node, generator.new_topic(node, "latency", "fsync"):
         before_s = node.cpu_s()
         seconds, warmup_s = settings.either(30.0, 6.0), 2.0
         found = generator.latency(
             node.address,
             "latency",
-            *generator.new_topic(1, "fsync"),
             *("--rate", str(RATE), "--size", str(SIZE_BYTES), "--linger", "0"),
             *("--seconds", str(seconds), "--warmup", str(warmup_s)),
         )

@@ -7,6 +7,7 @@ from benchmarks import generator
 from benchmarks.process import Server, clean_environment, running_node
 from benchmarks.report import Report
 from benchmarks.settings import Settings
+from headrace.cli.load import Target, create_topics
 
 NAME = "memory"
 TOPICS = 1000
@@ -18,9 +19,9 @@ def run(settings: Settings) -> Report:
     with running_node(settings.directory / "memory") as node:
         fresh = node.resident_bytes()
         many = ("--topics", str(TOPICS))
-        # One message for each topic makes them, and has every one of them used once.
-        once = ("--messages", str(TOPICS), "--rate", str(RATE))
-        generator.produce(node.address, "many", *many, *generator.new_topic(1, "fsync"), *once)
+        target = Target(server=node.address, topic="many", topics=TOPICS)
+        create_topics(target, partitions=1, settings={"headrace.durability": "fsync"})
+        generator.produce(node.address, "many", *many, "--messages", str(TOPICS), "--rate", str(RATE))
         time.sleep(settings.either(5.0, 1.0))
         idle = node.resident_bytes()
         seconds = settings.either(15.0, 5.0)

@@ -15,6 +15,7 @@ from benchmarks import generator
 from benchmarks.process import clean_environment, remove, running_node, start_node
 from benchmarks.report import Report
 from benchmarks.settings import Settings
+from headrace.cli.load import Target, create_topics
 
 NAME = "open"
 FULL_BYTES = 5_000_000_000
@@ -69,7 +70,8 @@ def _fill(data: Path, size_bytes: int) -> None:
     node = start_node(data)
     try:
         options = ("--size", str(MESSAGE_BYTES), "--messages", str(size_bytes // MESSAGE_BYTES))
-        generator.produce(node.address, TOPIC, *options, *generator.new_topic(1, "fsync"))
+        create_topics(Target(server=node.address, topic=TOPIC), partitions=1, settings={"headrace.durability": "fsync"})
+        generator.produce(node.address, TOPIC, *options)
         node.stop()
     finally:
         node.kill()

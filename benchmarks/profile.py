@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import confluent_kafka
 import msgspec
 
-from benchmarks import generator
+from benchmarks.generator import new_topic
 from benchmarks.process import Server, node_command, remove
 from benchmarks.report import Goal, Report
 from benchmarks.settings import Settings
@@ -98,14 +98,14 @@ def _start(data: Path) -> Server:
 
 def _count(node: Server, directory: Path, messages: int, batches: int) -> list[dict[str, Any]]:
     topic, result = f"profile-{messages}", directory / f"profile-{messages}.json"
-    generator.produce(node.address, topic, *generator.new_topic(1, "fsync"), "--messages", "1")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": node.address, "linger.ms": 1000, "batch.num.messages": messages, "acks": "all"}
     )
-    _send(producer, topic, messages, WARMUP_BATCHES)
-    _tell(node, directory, "reset")
-    _send(producer, topic, messages, batches)
-    _tell(node, directory, f"dump {result}")
+    with new_topic(node, topic, "fsync"):
+        _send(producer, topic, messages, WARMUP_BATCHES)
+        _tell(node, directory, "reset")
+        _send(producer, topic, messages, batches)
+        _tell(node, directory, f"dump {result}")
     counts: list[dict[str, Any]] = msgspec.json.decode(result.read_bytes())
     result.unlink()
     return counts

@@ -58,13 +58,11 @@ def _measure(settings: Settings, node: Server, partitions: int, spreading: str) 
     seconds, warmup_s = settings.either(10.0, 3.0), settings.either(4.0, 2.0)
     options = ("--rate", str(RATE), "--size", str(SIZE_BYTES), "--linger", "1")
     choose = ("--client-partitioner",) if spreading == "by the client" else ()
-    # The topic is made by a load of its own, so that making it is not measured.
-    generator.produce(node.address, "spread", *generator.new_topic(partitions, "fsync"), "--messages", "1")
-    cpu_before_s, syncs_before = node.cpu_s(), _syncs(node)
-    found = generator.produce(
-        node.address, "spread", *options, *choose, "--seconds", str(seconds), "--warmup", str(warmup_s)
-    )
-    cpu_s, syncs = node.cpu_s() - cpu_before_s, _syncs(node)
+    times = ("--seconds", str(seconds), "--warmup", str(warmup_s))
+    with generator.new_topic(node, "spread", "fsync", partitions=partitions):
+        cpu_before_s, syncs_before = node.cpu_s(), _syncs(node)
+        found = generator.produce(node.address, "spread", *options, *choose, *times)
+        cpu_s, syncs = node.cpu_s() - cpu_before_s, _syncs(node)
     assert found.latency_ms is not None
     span_s = seconds + warmup_s
     return Line(
