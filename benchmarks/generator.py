@@ -56,6 +56,6 @@ def new_topic(node: Server, name: str, durability: str, *, partitions: int = 1, 
     try:
         yield
     finally:
-        client = AdminClient({"bootstrap.servers": node.address})  # named: its futures die with it
+        client = AdminClient({"bootstrap.servers": node.address, "log_level": 3})  # named: its futures die with it
         for deleted in client.delete_topics(target.names(), operation_timeout=DELETE_DEADLINE_S).values():
             deleted.result(DELETE_DEADLINE_S)

@@ -5,9 +5,9 @@ correlation id; the rest is received and forgotten. It answers every Fetch at on
 which only the correlation id and the offset are written. So a client's rate against the sink is the client's own
 ceiling on this machine, with the kernel's loopback included: the same that it pays with any broker.
 
-One blocking thread for each connection. Of what was tried (this, and uvloop with a buffered protocol) it costs less
-CPU, which on a machine with few cores leaves more to the client, and so makes the higher ceiling. The answers at the
-start of a connection (ApiVersions, Metadata, ListOffsets, ...) are encoded with headrace's codec, once in a run.
+One blocking thread for each connection, and two calls of the kernel for a request that has arrived: there is no shorter
+way between receiving and answering. The answers at the start of a connection (ApiVersions, Metadata, ListOffsets, ...)
+are encoded with headrace's codec, once in a run.
 
 The topic has one partition. Run as `python -m benchmarks.sink --size 1024`; the first line printed is the address.
 """

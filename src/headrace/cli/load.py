@@ -138,7 +138,7 @@ def create_topics(target: Target, *, partitions: int, settings: dict[str, str]) 
     from confluent_kafka.admin import AdminClient, NewTopic
 
     wanted = [NewTopic(name, partitions, 1, config=settings) for name in target.names()]
-    client = AdminClient({"bootstrap.servers": target.server})
+    client = AdminClient({"bootstrap.servers": target.server, "log_level": 3})
     futures = client.create_topics(wanted, request_timeout=60.0, operation_timeout=60.0)
     for name, future in futures.items():
         try:
