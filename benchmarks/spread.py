@@ -24,6 +24,7 @@ SYNC_COUNTERS = ("headrace_log_journal_syncs_total", "headrace_log_segment_syncs
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     spreading: str
+    messages_per_s: float  # below the rate where the node falls behind
     acknowledged_ms: Percentiles
     syncs_per_s: float | None  # None where the node has no counters
     node_cpu_share: float
@@ -39,7 +40,7 @@ def run(settings: Settings) -> Report:
     return Report(
         name=NAME,
         title=f"(f) {RATE:,} messages/s of 1 KB over partitions, fsync: milliseconds until acknowledged",
-        columns=["partitions", "spread", "p50", "p99", "p99.9", "syncs/s", "node CPU", "client CPU"],
+        columns=["partitions", "spread", "messages/s", "p50", "p99", "p99.9", "syncs/s", "node CPU", "client CPU"],
         rows=[_row(line) for line in lines],
         figures=msgspec.to_builtins(lines),
         goals=[
@@ -64,10 +65,11 @@ def _measure(settings: Settings, node: Server, partitions: int, spreading: str) 
         found = generator.produce(node.address, "spread", *options, *choose, *times)
         cpu_s, syncs = node.cpu_s() - cpu_before_s, _syncs(node)
     assert found.latency_ms is not None
-    span_s = seconds + warmup_s
+    span_s = found.seconds + warmup_s
     return Line(
         partitions=partitions,
         spreading=spreading,
+        messages_per_s=found.messages_per_s,
         acknowledged_ms=found.latency_ms,
         syncs_per_s=None if syncs is None or syncs_before is None else (syncs - syncs_before) / span_s,
         node_cpu_share=cpu_s / span_s,
@@ -87,6 +89,7 @@ def _row(line: Line) -> list[str]:
     return [
         f"{line.partitions:,}",
         line.spreading,
+        amount(line.messages_per_s),
         *(f"{value:.2f}" for value in (found.p50, found.p99, found.p999)),
         "-" if line.syncs_per_s is None else amount(line.syncs_per_s),
         f"{line.node_cpu_share:.0%}",

@@ -172,7 +172,6 @@ class Unpaced:
 
 
 def _produce_paced(sender: Sender, load: ProduceLoad) -> Measured:
-    assert load.rate is not None
     schedule = Schedule.of(load)
     latencies = array("q")
 
@@ -183,10 +182,11 @@ def _produce_paced(sender: Sender, load: ProduceLoad) -> Measured:
             latencies.append(time.monotonic_ns() - due_ns)
 
     with _polling(sender.producer):
-        _send_on_time(sender, load, schedule, acknowledged)
+        started_ns = _send_on_time(sender, load, schedule, acknowledged)
         sender.finish()
-    measured = schedule.total - schedule.warmup
-    return sender.measured(measured, schedule.total, measured / load.rate, latencies)
+    # To the last acknowledgement, not to the last due time: a node that falls behind shows a lower rate.
+    seconds = (time.monotonic_ns() - started_ns) / 1e9 - schedule.warmup / schedule.rate
+    return sender.measured(schedule.total - schedule.warmup, schedule.total, seconds, latencies)
 
 
 class Schedule(NamedTuple):
@@ -206,8 +206,11 @@ class Schedule(NamedTuple):
 
 def _send_on_time(
     sender: Sender, load: ProduceLoad, schedule: Schedule, acknowledged: Callable[[int, int, Any, Any], None]
-) -> None:
-    """Messages fall due in ticks, and each carries its tick's time, however late it is handed over."""
+) -> int:
+    """Messages fall due in ticks, and each carries its tick's time, however late it is handed over.
+
+    Returns the time of the first tick.
+    """
     send, destinations = sender.producer.produce, sender.places
     body = filler(max(0, load.size_bytes - STAMP.size))
     started = time.monotonic_ns() + 20_000_000
@@ -228,6 +231,7 @@ def _send_on_time(
                 time.sleep(TICK_S)  # a full queue makes this message late, and its latency says so
                 continue
             sent += 1
+    return started
 
 
 @contextmanager
