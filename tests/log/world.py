@@ -1,9 +1,12 @@
 """A log store on a simulated disk, with a model of what it promised beside it."""
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 from uuid import UUID
 
+from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import Incoming, PartitionLog
@@ -46,7 +49,17 @@ def make_batch(values: Sequence[bytes], *, timestamp_ms: int = 1_700_000_000_000
 class World:
     """One node's logs, as long as it runs. `promised` is what it may not lose: values by partition and offset."""
 
-    def __init__(self, disk: SimulatedDisk, configs: dict[PartitionId, TopicConfig], config: LogConfig = SMALL) -> None:
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        configs: dict[PartitionId, TopicConfig],
+        config: LogConfig = SMALL,
+        *,
+        sync_threads: Threads | None = None,
+        read_threads: Threads | None = None,
+    ) -> None:
+        self.sync_threads = sync_threads or InlineThreads()
+        self.read_threads = read_threads or InlineThreads()
         self.disk = disk
         self.configs = configs
         self.clock = SimulatedClock()
@@ -61,8 +74,8 @@ class World:
             disk=self.disk,
             clock=self.clock,
             rand=self.rand,
-            sync_threads=InlineThreads(),
-            read_threads=InlineThreads(),
+            sync_threads=self.sync_threads,
+            read_threads=self.read_threads,
             directory=DIRECTORY,
             config=self.config,
         )
@@ -78,10 +91,10 @@ class World:
     def log(self, index: int = 0) -> PartitionLog:
         return self.store.logs[partition_id(index)]
 
-    def append(self, index: int, values: Sequence[bytes]) -> Offset:
+    def append(self, index: int, values: Sequence[bytes], *, timestamp_ms: int | None = None) -> Offset:
         """Append without waiting; the promise comes when the loop has turned."""
         log = self.log(index)
-        batch = make_batch(values, timestamp_ms=self.clock.wall_ms())
+        batch = make_batch(values, timestamp_ms=self.clock.wall_ms() if timestamp_ms is None else timestamp_ms)
         (base,) = log.append([batch], epoch=self.epoch, now_ms=self.clock.wall_ms())
         for delta, value in enumerate(values):
             self.sent[log.id][base + delta] = value
@@ -108,6 +121,26 @@ class World:
                 position += header.size
             offset = part.next_offset
         return {offset: value for offset, value in found.items() if offset >= log.start_offset}
+
+    async def read_bytes(self, index: int = 0) -> bytes:
+        """Everything that the log serves, as stored."""
+        log = self.log(index)
+        parts: list[bytes] = []
+        offset = log.start_offset
+        while offset < log.end_offset:
+            part = await self.store.read(log.read(offset, bytes_max=150, upto=log.end_offset))
+            assert len(part.data), f"nothing at {offset} below {log.end_offset}"
+            parts.append(bytes(part.data))
+            offset = part.next_offset
+        return b"".join(parts)
+
+    async def restart(self) -> None:
+        """Stop cleanly and come back."""
+        await self.store.stop()
+        await self.start()
+
+    def directory(self, index: int = 0) -> str:
+        return f"{DIRECTORY}/partitions/{partition_id(index).directory}"
 
     def abandon(self) -> None:
         """Stop without a word, as a killed process does."""
@@ -160,3 +193,24 @@ async def crash_and_check(world: World, disk: SimulatedDisk, chooser: random.Ran
         # Offsets above the recovered end are free again: whoever sent there was not answered.
         second.sent[id] = {offset: value for offset, value in second.sent[id].items() if offset < log.end_offset}
     return second
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def disk_of(files: dict[str, bytes]) -> SimulatedDisk:
+    """A disk that holds these files, all durable."""
+    disk = SimulatedDisk()
+    directories = {path.rpartition("/")[0] for path in files}
+    for directory in sorted(directories | {f"{DIRECTORY}/trash"}):
+        disk.make_directory(directory)
+    for path, data in files.items():
+        disk.open(path, create=True)
+        disk.overwrite(path, data)
+    for directory in sorted(directories):
+        while directory:
+            disk.sync_directory(directory)
+            directory = directory.rpartition("/")[0]
+    disk.sync_directory("/")
+    return disk

@@ -77,6 +77,8 @@ def seek(
             return Located(segment, position, header)
         offset = header.next_offset
         position += header.size
+    if offset != segment.next_offset:
+        raise _lost(segment, offset, segment.next_offset)
     return None
 
 
@@ -152,7 +154,10 @@ def read_batches(
         end, next_offset = _last_boundary(segment, position, data, upto)
     whole = memoryview(data)[:end]
     if not segment.is_verified(position, position + end):
-        check_batches(whole, path=segment.path, position=position, expected_offset=first_offset, epochs=epochs)
+        found = check_batches(whole, path=segment.path, position=position, expected_offset=first_offset, epochs=epochs)
+        if found != next_offset:
+            # Batches are missing at the end of a closed segment, or a whole segment after it.
+            raise _lost(segment, found, next_offset)
         segment.mark_verified(position, position + end)
     segment.remember(next_offset, position + end)
     return Slice(whole, next_offset)
@@ -184,6 +189,16 @@ def _last_boundary(segment: Segment, position: int, data: Buffer, upto: Offset) 
         at += header.size
         next_offset = header.next_offset
     return at, next_offset
+
+
+def _lost(segment: Segment, found: int, expected: int) -> CorruptLogError:
+    return CorruptLogError(
+        file=segment.path,
+        position=segment.size,
+        expected=f"batches up to offset {expected}",
+        found=f"none from {found} on",
+        what="end of the segment",
+    )
 
 
 def _short(segment: Segment, position: int, expected: int, found: int) -> CorruptLogError:

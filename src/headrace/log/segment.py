@@ -54,7 +54,7 @@ class Segment:
 
     @property
     def is_empty(self) -> bool:
-        return self.size == 0
+        return self.next_offset == self.base_offset
 
     @property
     def max_timestamp_ms(self) -> int | None:

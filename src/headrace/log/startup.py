@@ -77,7 +77,8 @@ class Startup:
         path = f"{self._directory}/{_MARK}"
         if not self._disk.exists(path):
             return ""
-        shutdown_id = read_file(self._disk, path).decode()
+        # A damaged mark is no mark: no partition's checkpoint was written under it.
+        shutdown_id = read_file(self._disk, path).decode("ascii", "replace")
         self._disk.remove(path)
         self._disk.sync_directory(self._directory)
         return shutdown_id
