@@ -75,7 +75,6 @@ def test_a_failed_sync_is_never_acknowledged_and_takes_only_its_partition_offlin
     assert values(node, "struck")[-1] == b"after"
 
 
-@pytest.mark.xfail(reason="a partition that a failed sync takes offline is not logged yet", strict=True)
 def test_a_partition_that_goes_offline_is_said_in_the_log(node: NodeProcess, tmp_path: Path) -> None:
     segment = make_topic(node, "struck")
     with injected(node.pid, SYNC, "error=EIO", tmp_path / "trace", paths=journals(node)):

@@ -9,6 +9,15 @@ from headrace.model.errors import ForeignDataError
 _NAME = "node.toml"
 
 
+def check_complete(disk: Disk, directory: str, metadata_file: str) -> None:
+    """Refuse a directory that was a node's and has lost its metadata: an empty store would hide every message in it."""
+    if disk.exists(f"{directory}/{_NAME}") and not disk.exists(f"{directory}/{metadata_file}"):
+        raise ForeignDataError(
+            f"{directory} is a node's data directory, and its {metadata_file} is missing; restore that file. "
+            "Nothing was changed or deleted"
+        )
+
+
 def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, cluster_id: str) -> str:
     """Refuse another node's or cluster's data. Returns the incarnation: a disk that came back empty has a new one."""
     path = f"{directory}/{_NAME}"

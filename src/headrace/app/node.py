@@ -13,7 +13,7 @@ from typing import Any
 from headrace import __version__
 from headrace.app import health
 from headrace.app.config import NodeConfig
-from headrace.app.identity import check_identity
+from headrace.app.identity import check_complete, check_identity
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
@@ -21,6 +21,7 @@ from headrace.broker.config import BrokerConfig
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
+from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
 from headrace.cluster.sqlite import SqliteStore
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
@@ -83,6 +84,7 @@ class Node:
         self._lock_directory()
         self._sync_threads = self._threads("sync", 8)
         self._read_threads = self._threads("read", 4)
+        check_complete(disk, config.data, METADATA_FILE)
         store = await SqliteStore.open(config.data, clock=clock, threads=self._threads("store", 1))
         self._stack.push_async_callback(store.close)
         catalog = Catalog(cluster=_CLUSTER)

@@ -97,6 +97,7 @@ class Broker:
         id = PartitionId(found.id, index)
         partition = self._partitions.get(id)
         if partition is not None:
+            partition.log.check_usable()
             return partition
         if refused := self._logs.refused.get(id):
             raise PartitionOfflineError(f"{found.name}-{index} could not be opened: {refused}") from refused

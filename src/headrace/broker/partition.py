@@ -28,6 +28,7 @@ from headrace.model.errors import (
     FencedEpochError,
     HeadraceError,
     OffsetOutOfRangeError,
+    PartitionOfflineError,
     UnknownEpochError,
     UnsupportedError,
 )
@@ -158,6 +159,9 @@ class Partition:
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop."""
+        if not self._store.admits(self.log):
+            self._store.call_when_admitted(self._write_turn)
+            return
         queue, self._queue = self._queue, []
         tentative: Tentative = {}
         fresh: list[Incoming] = []
@@ -173,12 +177,19 @@ class Partition:
         if fresh:
             try:
                 self._write(fresh)
-            except HeadraceError as error:
-                for promise in promised:
-                    _fail(promise.future, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
+                self._refuse(promised, error)
                 return
         self._promised.extend(promised)
         self._advance()
+
+    def _refuse(self, promised: list[Promised], error: Exception) -> None:
+        """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
+        if not isinstance(error, HeadraceError):
+            self.log.fail(error)
+            error = PartitionOfflineError(f"{self.log.directory} stopped on an unexpected error: {error!r}")
+        for promise in promised:
+            _fail(promise.future, error)
 
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""

@@ -206,7 +206,7 @@ class Committer:
             self._journal_failure = error
             self.stats.failures += 1
             for log in part:
-                log.broken = log.broken or error
+                log.fail(error)
                 log.listener()
             return
         self.stats.journal_time.add(self._clock.monotonic_us() - began_us)

@@ -5,7 +5,8 @@ The blocking half of starting and stopping is in `startup.py`; what a commit is,
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,6 +70,7 @@ class LogStore:
         self._journal = Journal(disk, f"{directory}/journal", file_bytes=config.journal_bytes)
         self._startup = Startup(disk=disk, files=self.files, journal=self._journal, directory=directory, clock=clock)
         self._trash_lock = asyncio.Lock()
+        self._unadmitted: deque[Callable[[], None]] = deque()
 
     # Start and stop.
 
@@ -134,9 +136,6 @@ class LogStore:
             partition_log.delete()
             partition_log.listener()
             await self.committer.forget(partition_log)
-            for segment in partition_log.segments:
-                if not segment.is_synced:
-                    self.files.release(segment.path)
             self.files.close_under(partition_log.directory)
         async with self._trash_lock:
             await self._sync_threads.run(lambda: self._startup.discard_partition(id))
@@ -157,6 +156,27 @@ class LogStore:
             segment, position, base = await self._read_threads.run(find)
             plan = plan_truncation(partition_log, segment, position, base, journal_sequence=self._journal.sequence)
             await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
+
+    # Descriptors.
+
+    def admits(self, partition_log: PartitionLog) -> bool:
+        """Whether an append may be written now: unsynced files stay open, and only so many may (failure row 25)."""
+        return not partition_log.active.is_synced or self.files.has_room
+
+    def call_when_admitted(self, callback: Callable[[], None]) -> None:
+        """Sync some logs to free their files, and call back, in order, as that succeeds."""
+        self._unadmitted.append(callback)
+        if len(self._unadmitted) == 1:
+            self._spawn(self._free_files())
+
+    async def _free_files(self) -> None:
+        while self._unadmitted:
+            for partition_log in list(self.logs.values()):
+                if partition_log.has_unsynced:
+                    await self.committer.flush(partition_log)
+                while self._unadmitted and self.files.has_room:
+                    self._unadmitted.popleft()()
+            await asyncio.sleep(0)
 
     # Reading.
 
@@ -256,6 +276,8 @@ class LogStore:
             for partition_log in list(self.logs.values()):
                 if partition_log.id in self.logs:
                     await self.maintain(partition_log, floor=partition_log.durable_offset)
+                # Most have nothing to do and never wait, and a thousand of them must not be one turn of the loop.
+                await asyncio.sleep(0)
 
     async def _watch_space(self) -> None:
         elapsed_ms = 0

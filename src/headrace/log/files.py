@@ -19,6 +19,11 @@ class Files:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more file may be held. Whoever would hold one waits until this is so."""
+        return len(self._holds) < self._open_max
+
     def get(self, path: str) -> File:
         """The open file of this path, opened anew if it was closed meanwhile. Use it before the next get."""
         file = self._open.get(path)
@@ -77,4 +82,4 @@ class Files:
                 self._open.pop(path).close()
                 if len(self._open) < self._open_max:
                     return
-        # All of them are held: going over the limit is better than refusing, since descriptors are kept in reserve.
+        # All of them are held. Reads go over the limit by one file each, for which descriptors are kept in reserve.

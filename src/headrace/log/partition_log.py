@@ -15,6 +15,7 @@ or a sync failed in a way that leaves the file in doubt, the log is `broken`: it
 again and recovered (failure rows 15 and 22).
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -27,9 +28,17 @@ from headrace.log.reader import Blocking, Located, Reads, Slice, find_offset, fi
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshot
 from headrace.model.batch import NO_TIMESTAMP, BatchHeader, assign
-from headrace.model.errors import DiskFullError, OffsetOutOfRangeError, PartitionOfflineError, UnknownTopicError
+from headrace.model.errors import (
+    DiskFullError,
+    OffsetOutOfRangeError,
+    OverloadedError,
+    PartitionOfflineError,
+    UnknownTopicError,
+)
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
+
+_logger = logging.getLogger(__name__)
 
 # Closed segments whose index stays in memory, for each partition.
 _INDEX_COUNT_MAX = 4
@@ -120,10 +129,21 @@ class PartitionLog:
     def has_unsynced(self) -> bool:
         return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
 
+    def fail(self, error: Exception) -> None:
+        """Refuse everything from now on. Nothing will be synced here any more, so no file need stay open for it."""
+        if self.broken is None:
+            self.broken = error
+            if not self.is_deleted:
+                _logger.critical("partition is offline", extra={"directory": self.directory, "error": str(error)})
+        for segment in self.segments:
+            if not segment.is_synced:
+                segment.is_synced = True
+                self.files.release(segment.path)
+
     def delete(self) -> None:
         """Refuse everything from now on; the caller moves the directory away."""
         self.is_deleted = True
-        self.broken = self.broken or UnknownTopicError("this partition was deleted; refresh metadata")
+        self.fail(UnknownTopicError("this partition was deleted; refresh metadata"))
 
     def check_usable(self) -> None:
         if isinstance(self.broken, UnknownTopicError):
@@ -174,18 +194,21 @@ class PartitionLog:
         self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms)
 
     def _write(self, segment: Segment, buffers: list[memoryview]) -> None:
-        if segment.is_synced:
-            # Held open while it has unsynced bytes: see files.py.
-            self.files.hold(segment.path)
-            segment.is_synced = False
-        file = self.files.get(segment.path)
+        try:
+            if segment.is_synced:
+                # Held open while it has unsynced bytes: see files.py.
+                self.files.hold(segment.path)
+                segment.is_synced = False
+            file = self.files.get(segment.path)
+        except OSError as error:
+            raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
         try:
             write_fully(file, buffers, segment.size)
         except OSError as error:
             try:
                 file.truncate(segment.size)
             except OSError as second:
-                self.broken = second
+                self.fail(second)
                 raise PartitionOfflineError(
                     f"{segment.path} failed to be written ({error}) and to be cut back ({second}); "
                     "check the disk and restart the node"
@@ -232,7 +255,7 @@ class PartitionLog:
                 segment.is_synced = True
                 self.files.release(segment.path)
         if error is not None:
-            self.broken = self.broken or error
+            self.fail(error)
             return
         if plan.active is self.active:
             self._directory_is_synced = True

@@ -7,8 +7,8 @@ from headrace.model.errors import InvalidNameError
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
-# Topics of headrace's own; clients may read them and not write.
-INTERNAL_PREFIX = "__"
+# Topics of headrace's own; clients may read them and not write. Any other name is a user's, `__debezium-heartbeat` too.
+INTERNAL_NAMES = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def check_topic_name(name: str) -> str:

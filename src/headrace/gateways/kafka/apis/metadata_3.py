@@ -18,7 +18,7 @@ from headrace.gateways.kafka.context import Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, code_of
 from headrace.gateways.kafka.metadata_cache import MetadataCache
 from headrace.model.errors import HeadraceError, InvalidRequestError, UnknownTopicError, UnknownTopicIdError
-from headrace.model.names import INTERNAL_PREFIX, check_topic_name
+from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.topic import Topic
 from headrace.wire.kafka.frame import RequestHeader, encode_response
 from headrace.wire.kafka.messages.metadata import (
@@ -148,7 +148,7 @@ def _describe(context: Context, topic: Topic, operations: int) -> MetadataRespon
         0,
         topic.name,
         topic.id,
-        topic.name.startswith(INTERNAL_PREFIX),
+        topic.name in INTERNAL_NAMES,
         tuple(_describe_partition(context, topic.id, index) for index in range(topic.partition_count)),
         operations,
     )

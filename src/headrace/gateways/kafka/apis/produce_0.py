@@ -20,7 +20,7 @@ from headrace.gateways.kafka.context import Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.host.clock import Timer
 from headrace.model.errors import InvalidNameError, InvalidRecordError, TimedOutError
-from headrace.model.names import INTERNAL_PREFIX
+from headrace.model.names import INTERNAL_NAMES
 from headrace.wire.kafka.frame import RequestHeader
 from headrace.wire.kafka.primitives import INT32, MalformedError, Reader, Writer
 from headrace.wire.kafka.produce import ProduceRequest, ProduceResult, RecordSet, read_request, write_response
@@ -59,7 +59,7 @@ def _find_refusal(request: ProduceRequest) -> RefusedError | None:
 
 def _append(context: Context, record_set: RecordSet) -> "asyncio.Future[Appended]":
     topic = record_set.topic
-    if isinstance(topic, str) and topic.startswith(INTERNAL_PREFIX):
+    if topic in INTERNAL_NAMES:
         raise InvalidNameError(f"{topic} is a topic of headrace's own; clients may read it and not write to it")
     partition = context.broker.partition(topic, record_set.partition)
     if not record_set.records:
