@@ -20,7 +20,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, File, write_fully
+from headrace.host.disk import Disk, File, parent_directory, write_fully
+from headrace.log import doubt
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.index import SparseIndex
@@ -62,10 +63,14 @@ class FlushPlan(NamedTuple):
 
     def run(self, disk: Disk) -> None:
         """Blocks. Oldest first, so that what is durable is always a prefix."""
-        for file in self.files:
-            file.fdatasync()
-        if self.directory is not None:
-            disk.sync_directory(self.directory)
+        try:
+            for file in self.files:
+                file.fdatasync()
+            if self.directory is not None:
+                disk.sync_directory(self.directory)
+        except OSError:
+            doubt.leave_mark(disk, parent_directory(self.active.path))
+            raise
 
 
 def _nobody() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headrace.host.disk import Disk, File, parent_directory, read_file
 from headrace.log import checkpoint as checkpoint_file
+from headrace.log import doubt
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
@@ -175,6 +176,7 @@ def _recover(
             what="content",
         )
     first = segments[at]
+    is_doubtful = doubt.has_mark(opening.disk, directory)
     offset = Offset(max(point.recovery_point, first.base_offset))
     position = point.recovery_position
     problem: CorruptLogError | None = None
@@ -186,9 +188,13 @@ def _recover(
         file = opening.disk.open(segment.path)
         try:
             scanned = scan(file, segment, position, offset, epochs)
+            if is_doubtful:
+                doubt.write_again(file, position, scanned.position)
             # What was read may be in the page cache only, for all that is known.
-            if scanned.problem is None:
-                file.fdatasync()
+            file.fdatasync()
+        except OSError:
+            doubt.leave_mark(opening.disk, directory)
+            raise
         finally:
             file.close()
         segment.truncate_to(scanned.position, scanned.next_offset)
@@ -209,6 +215,8 @@ def _recover(
         for segment in reversed(torn):
             opening.trash.take_segment(segment.stem)
         cut_file(opening.disk, last.path, last.size)
+    if is_doubtful:
+        doubt.take_mark(opening.disk, directory)
     # The same holds for the segments' names.
     opening.disk.sync_directory(directory)
     partition_log = _assemble(id, directory, config, opening, whole, epochs, min(log_start, offset))

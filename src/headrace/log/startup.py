@@ -21,7 +21,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import Opening, create_log, open_log
 from headrace.log.trash import Trash
 from headrace.model.batch import read_header
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, PartitionOfflineError
 from headrace.model.ids import PartitionId
 from headrace.model.topic import TopicConfig
 
@@ -67,7 +67,7 @@ class Startup:
             if id not in opened.logs and id not in opened.refused and disk.exists(self.path(id)):
                 log.warning("partition is not in the metadata; its files are kept", extra={"directory": self.path(id)})
                 self._try_open(id, TopicConfig(), opened)
-        self._replay(records, opened.logs)
+        self._replay(records, opened)
         self._begin_journal(opened)
         for id in [id for id in opened.logs if id not in partitions]:
             self._files.close_under(opened.logs.pop(id).directory)
@@ -95,31 +95,51 @@ class Startup:
     def _try_open(self, id: PartitionId, config: TopicConfig, opened: Opened) -> None:
         try:
             opened.logs[id] = self.open_one(id, config)
-        except HeadraceError as error:
-            log.critical("partition refused to open", extra={"directory": self.path(id), "error": str(error)})
-            opened.refused[id] = error
+        except (HeadraceError, OSError) as error:
+            self._refuse(id, error, opened)
 
-    def _replay(self, records: Iterable[JournalRecord], logs: Mapping[PartitionId, PartitionLog]) -> None:
+    def _refuse(self, id: PartitionId, error: HeadraceError | OSError, opened: Opened) -> None:
+        """Go on without a partition. Its files and the journal stay as they are, for a start after the repair."""
+        log.critical("partition refused to open", extra={"directory": self.path(id), "error": str(error)})
+        opened.logs.pop(id, None)
+        if isinstance(error, OSError):
+            error = PartitionOfflineError(f"{self.path(id)} could not be read: {error}; check the disk and restart")
+        opened.refused[id] = error
+
+    def _replay(self, records: Iterable[JournalRecord], opened: Opened) -> None:
         """Put what only the journal holds into the segments, then make all that was read again durable there."""
-        now_ms = self._clock.wall_ms()
         for record in records:
-            partition_log = logs.get(record.partition)
+            partition_log = opened.logs.get(record.partition)
             if partition_log is None or record.sequence <= partition_log.journal_sequence:
                 continue
-            view = memoryview(bytearray(record.batches))
-            position = 0
-            while position < len(view):
-                header = read_header(view, position)
-                # Below the end: the segment has it. Above: what came before it was never durable, so neither was it.
-                if header.base_offset == partition_log.end_offset:
-                    partition_log.append_stored(header, view[position : position + header.size], now_ms=now_ms)
-                position += header.size
-        for partition_log in logs.values():
+            try:
+                self._replay_record(record, partition_log)
+            except HeadraceError as error:
+                partition_log.fail(error)
+                self._refuse(record.partition, error, opened)
+        for id, partition_log in list(opened.logs.items()):
             if partition_log.has_unsynced:
                 plan = partition_log.plan_flush()
-                plan.run(self._disk)
+                try:
+                    plan.run(self._disk)
+                except OSError as error:
+                    partition_log.flushed(plan, error)
+                    self._refuse(id, error, opened)
+                    continue
                 partition_log.flushed(plan)
             partition_log.durable_offset = partition_log.covered_offset = partition_log.end_offset
+
+    def _replay_record(self, record: JournalRecord, partition_log: PartitionLog) -> None:
+        view = memoryview(bytearray(record.batches))
+        position = 0
+        while position < len(view):
+            header = read_header(view, position)
+            # Below the end: the segment has it. Above: what came before it was never durable, so neither was it.
+            if header.base_offset == partition_log.end_offset:
+                partition_log.append_stored(
+                    header, view[position : position + header.size], now_ms=self._clock.wall_ms()
+                )
+            position += header.size
 
     def _begin_journal(self, opened: Opened) -> None:
         floors = [partition_log.journal_sequence for partition_log in opened.logs.values()]
