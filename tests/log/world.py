@@ -58,8 +58,8 @@ class World:
         sync_threads: Threads | None = None,
         read_threads: Threads | None = None,
     ) -> None:
-        self.sync_threads = sync_threads or InlineThreads()
-        self.read_threads = read_threads or InlineThreads()
+        self.sync_threads = InlineThreads() if sync_threads is None else sync_threads
+        self.read_threads = InlineThreads() if read_threads is None else read_threads
         self.disk = disk
         self.configs = configs
         self.clock = SimulatedClock()

@@ -89,6 +89,8 @@ class TailWaiter:
         timer = clock.call_later(wait_ms, self.finish)
         for partition, _ in self._places:
             partition.waiters.add(self)
+        # Something may have been committed since the caller looked: nobody was told of this waiter then.
+        self.wake()
         try:
             await self.done
         finally:
@@ -108,15 +110,14 @@ class Fetcher:
         attempt = self._attempt(request)
         if not attempt.cold and (attempt.size >= request.bytes_min or attempt.is_final or request.wait_ms <= 0):
             return attempt.results
-        return asyncio.get_running_loop().create_task(self._fetch_slowly(request, attempt))
-
-    async def _fetch_slowly(self, request: Fetch, attempt: Attempt) -> list[Fetched]:
+        waiter = None
         if not attempt.cold:
-            places = []
-            for part in request.parts:
-                partition = self._find(part.topic, part.partition)
-                places.append((partition, Offset(part.offset)))
+            places = [(self._find(part.topic, part.partition), Offset(part.offset)) for part in request.parts]
             waiter = TailWaiter(places, request.bytes_min)
+        return asyncio.get_running_loop().create_task(self._fetch_slowly(request, attempt, waiter))
+
+    async def _fetch_slowly(self, request: Fetch, attempt: Attempt, waiter: TailWaiter | None) -> list[Fetched]:
+        if waiter is not None:
             await waiter.wait(self._clock, request.wait_ms)
             attempt = self._attempt(request)
         for place, cold in attempt.cold:

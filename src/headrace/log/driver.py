@@ -25,13 +25,20 @@ from headrace.log.recovery import scan_to
 from headrace.log.segment import Segment
 from headrace.log.startup import Startup
 from headrace.model.batch import Buffer
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, PartitionOfflineError
 from headrace.model.ids import Offset, PartitionId
 from headrace.model.topic import Durability, TopicConfig
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def _unreadable(error: OSError) -> HeadraceError:
+    """A failed read leaves the log as good as it was: it is told, and may be tried again."""
+    return PartitionOfflineError(
+        f"{error.filename or 'a segment'} could not be read: {error.strerror}; check the disk, then retry"
+    )
 
 
 class Cold(NamedTuple):
@@ -192,6 +199,8 @@ class LogStore:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        except OSError as error:
+            raise _unreadable(error) from error
         return Cold(reads, need)
 
     async def read(self, reads: Reads[T]) -> T:
@@ -203,22 +212,27 @@ class LogStore:
         return result
 
     async def finish(self, cold: Cold) -> Any:
-        """Run a cold read to its end."""
+        """Run a cold read to its end. FileNotFoundError: retention took the file meanwhile."""
         reads, need = cold
         while True:
-            data: Buffer = b""
-            if isinstance(need, ReadAt):
-                file = self.files.hold(need.path)
-                try:
-                    data = await self._read_threads.run(partial(file.pread, need.position, need.size))
-                finally:
-                    self.files.release(need.path)
-            else:
-                await self._read_threads.run(need.call)
             try:
-                need = reads.send(data)
+                need = reads.send(await self._wait_for(need))
             except StopIteration as stop:
                 return stop.value
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise _unreadable(error) from error
+
+    async def _wait_for(self, need: ReadAt | Blocking) -> Buffer:
+        if isinstance(need, Blocking):
+            await self._read_threads.run(need.call)
+            return b""
+        file = self.files.hold(need.path)
+        try:
+            return await self._read_threads.run(partial(file.pread, need.position, need.size))
+        finally:
+            self.files.release(need.path)
 
     # Looking after them.
 
