@@ -307,9 +307,10 @@ class Partition:
                 start=self.start_offset,
                 end=self.high_watermark,
             )
-        if offset > self.start_offset:
-            self.log.raise_start(offset)
-            await self._store.checkpoint(self.log)
+        self.log.raise_start(offset)
+        if self.start_offset > self.log.saved_start_offset and not await self._store.checkpoint(self.log):
+            self.log.check_usable()
+            raise DiskFullError("the deletion could not be written to disk; free space, then retry")
         return self.start_offset
 
 

@@ -236,11 +236,11 @@ class LogStore:
 
     # Looking after them.
 
-    async def checkpoint(self, partition_log: PartitionLog, *, shutdown_id: str = "") -> None:
-        """Sync a log and write down where it stands, so that the next start need not read it."""
+    async def checkpoint(self, partition_log: PartitionLog, *, shutdown_id: str = "") -> bool:
+        """Sync a log and write down where it stands, so that the next start need not read it. False: it could not."""
         async with self.committer.lock(partition_log):
             if partition_log.broken is not None:
-                return
+                return False
             flush = partition_log.plan_flush()
             plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
             try:
@@ -248,7 +248,7 @@ class LogStore:
             except OSError as error:
                 partition_log.flushed(flush, error)
                 partition_log.listener()
-                return
+                return False
             partition_log.flushed(flush)
             partition_log.listener()
             try:
@@ -259,8 +259,9 @@ class LogStore:
                 for segment in partition_log.segments:
                     if segment.index is not None:
                         segment.index.forget_saved()
-            else:
-                checkpointed(partition_log, plan)
+                return False
+            checkpointed(partition_log, plan)
+            return True
 
     async def maintain(self, partition_log: PartitionLog, *, floor: Offset) -> None:
         """Roll, checkpoint and expire one log, as far as each is due."""

@@ -81,6 +81,7 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id
 
 def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
     """Note that a plan is durable."""
+    log.saved_start_offset = Offset(plan.checkpoint.log_start)
     log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
     log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
 

@@ -99,6 +99,7 @@ class PartitionLog:
         self.segments = segments
         self.epochs = epochs
         self.start_offset = start_offset
+        self.saved_start_offset = start_offset  # as a durable checkpoint has it
         self.end_offset = segments[-1].next_offset
         self.durable_offset = self.end_offset
         self.covered_offset = self.end_offset  # durable, or on its way there in the journal or a flush

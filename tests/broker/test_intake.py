@@ -1,0 +1,115 @@
+"""What is checked of a record set before it is stored, and which error each fault gets."""
+
+import struct
+
+import pytest
+
+from headrace.broker.intake import check_records
+from headrace.model.batch import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    CRC_POSITION,
+    CRC_START,
+    HEADER_SIZE,
+    read_header,
+)
+from headrace.model.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    HeadraceError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+    UnsupportedError,
+)
+from headrace.model.topic import TimestampType, TopicConfig
+from headrace.wire.crc import crc32c
+from headrace.wire.kafka.records import Record, decode_batch, encode_batch
+
+CONFIG = TopicConfig(message_bytes_max=500)
+STAMPING = TopicConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)
+NOW_MS = 1_800_000_000_000
+
+
+def make(*values: bytes, codec: int = 0) -> bytearray:
+    return encode_batch([Record(1000 + at, None, value) for at, value in enumerate(values)], codec=codec)
+
+
+def changed(position: int, form: str, value: int, *, data: bytearray | None = None) -> bytearray:
+    """A batch with one field changed and its checksum made right again."""
+    data = make(b"a", b"b") if data is None else data
+    struct.pack_into(form, data, position, value)
+    struct.pack_into(">I", data, CRC_POSITION, crc32c(memoryview(data)[CRC_START:]))
+    return data
+
+
+def check(data: bytes | bytearray, config: TopicConfig = CONFIG) -> list[tuple[int, bytes]]:
+    found = check_records(memoryview(bytearray(data)), config, now_ms=NOW_MS)
+    return [(batch.header.record_count, bytes(batch.data)) for batch in found]
+
+
+def test_every_batch_of_a_record_set_is_found() -> None:
+    one, two = bytes(make(b"a")), bytes(make(b"b", b"c", codec=4))
+    assert check(one + two + one) == [(1, one), (2, two), (1, one)]
+
+
+def test_a_batch_of_the_largest_size_is_taken_and_one_byte_more_is_not() -> None:
+    overhead = len(make(b"x" * 400)) - 400
+    assert check(make(b"x" * (500 - overhead)))
+    with pytest.raises(BatchTooLargeError, match=r"501 bytes, the topic takes 500.*max\.message\.bytes"):
+        check(make(b"x" * (501 - overhead)))
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        pytest.param(b"", InvalidRecordError, id="nothing"),
+        pytest.param(b"\0" * (HEADER_SIZE - 1), CorruptBatchError, id="less than a header"),
+        pytest.param(bytes(make(b"a")) + b"\0", CorruptBatchError, id="a byte after the last batch"),
+        pytest.param(bytes(make(b"a"))[:-1], CorruptBatchError, id="a byte less"),
+        pytest.param(changed(16, ">b", 0), InvalidRecordError, id="magic 0"),
+        pytest.param(changed(16, ">b", 1), InvalidRecordError, id="magic 1"),
+        pytest.param(changed(16, ">b", 3), CorruptBatchError, id="magic 3"),
+        pytest.param(changed(8, ">i", -1), CorruptBatchError, id="negative length"),
+        pytest.param(changed(8, ">i", 48), CorruptBatchError, id="length below a header"),
+        pytest.param(changed(8, ">i", 2**31 - 1), CorruptBatchError, id="largest length"),
+        pytest.param(changed(57, ">i", 0), InvalidRecordError, id="no records"),
+        pytest.param(changed(57, ">i", -1), InvalidRecordError, id="negative count"),
+        pytest.param(changed(57, ">i", 3), InvalidRecordError, id="count above the last delta"),
+        pytest.param(changed(23, ">i", 5), InvalidRecordError, id="last delta above the count"),
+        pytest.param(changed(23, ">i", -1), InvalidRecordError, id="negative last delta"),
+        pytest.param(
+            changed(23, ">i", 999, data=changed(57, ">i", 1000)), InvalidRecordError, id="more records than bytes"
+        ),
+        pytest.param(changed(21, ">h", 5), UnsupportedCodecError, id="codec 5"),
+        pytest.param(changed(21, ">h", 7), UnsupportedCodecError, id="codec 7"),
+        pytest.param(changed(21, ">h", ATTRIBUTE_CONTROL), InvalidRecordError, id="control"),
+        pytest.param(changed(21, ">h", ATTRIBUTE_TRANSACTIONAL), UnsupportedError, id="transactional"),
+        pytest.param(changed(43, ">q", 5), InvalidRecordError, id="producer without epoch and sequence"),
+    ],
+)
+def test_what_must_not_be_stored_is_refused(data: bytes, error: type[HeadraceError]) -> None:
+    with pytest.raises(error) as caught:
+        check(data)
+    assert type(caught.value) is error
+    good = bytes(make(b"good"))
+    with pytest.raises(HeadraceError):
+        check(good + data if data else data)
+
+
+def test_a_flip_of_any_bit_under_or_of_the_checksum_is_found() -> None:
+    data = make(b"some value", b"other")
+    for bit in range(16 * 8, len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((CorruptBatchError, InvalidRecordError)):
+            check(damaged)
+
+
+def test_arrival_time_is_stamped_under_a_checksum_made_anew() -> None:
+    for codec in range(5):
+        (batch,) = check_records(memoryview(make(b"a", b"b", codec=codec)), STAMPING, now_ms=NOW_MS)
+        assert batch.header == read_header(batch.data)
+        assert batch.header.attributes & ATTRIBUTE_LOG_APPEND_TIME
+        assert [record.timestamp_ms for record in decode_batch(batch.data)] == [NOW_MS, NOW_MS]
+        assert [record.value for record in decode_batch(batch.data)] == [b"a", b"b"]
