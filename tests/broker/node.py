@@ -44,13 +44,14 @@ class Node:
         log_config: LogConfig = LOG_CONFIG,
         sync_threads: Threads | None = None,
         read_threads: Threads | None = None,
+        seed: int = 1,
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.clock = SimulatedClock()
         self.store = MemoryStore(self.clock)
         self.config = config or BrokerConfig()
         self.log_config = log_config
-        self.rand = SeededRand(1)
+        self.rand = SeededRand(seed)
         self.sync_threads = InlineThreads() if sync_threads is None else sync_threads
         self.read_threads = InlineThreads() if read_threads is None else read_threads
 

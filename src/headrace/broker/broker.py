@@ -5,7 +5,8 @@ next start, and a folder that no metadata speaks of is left alone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 from headrace.broker.config import BrokerConfig
@@ -18,6 +19,7 @@ from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.errors import (
+    CorruptLogError,
     PartitionOfflineError,
     TopicExistsError,
     UnknownTopicError,
@@ -57,7 +59,8 @@ class Broker:
         self._disk = disk
         self._threads = threads
         self._partitions: dict[PartitionId, Partition] = {}
-        self._creating: dict[str, asyncio.Future[None]] = {}
+        # Topics whose files are being made or removed, and the end of that.
+        self._busy: dict[str, asyncio.Future[None]] = {}
         self._producer_ids: Iterable[int] = iter(())
         self._producer_id_lock = asyncio.Lock()
         self._fetcher = Fetcher(find=self.partition, store=logs, clock=clock)
@@ -65,8 +68,13 @@ class Broker:
 
     async def start(self) -> None:
         """Take over the logs that were opened, and bring their folds up to their ends."""
-        for id in list(self._logs.logs):
-            await self._take_over(id)
+        for id, partition_log in list(self._logs.logs.items()):
+            try:
+                await self._take_over(id)
+            except (CorruptLogError, PartitionOfflineError) as error:
+                # Damage that only the replay of the folds came by. The other partitions are none the worse.
+                partition_log.fail(error)
+                self._logs.refused[id] = error
 
     async def _take_over(self, id: PartitionId) -> None:
         partition = Partition(
@@ -119,6 +127,7 @@ class Broker:
 
     async def ensure_topic(self, name: str) -> Topic:
         """The topic of this name, made now if the configuration allows that."""
+        await self._settled(name)
         topic = self.catalog.topics.get(name)
         if topic is None:
             check_topic_name(name)
@@ -127,9 +136,11 @@ class Broker:
             try:
                 return await self.create_topic(name)
             except TopicExistsError:
-                topic = self.topic(name)
-        if (creating := self._creating.get(name)) is not None:
-            await asyncio.shield(creating)
+                return self.topic(name)
+        if self._missing(topic):
+            # An earlier attempt wrote the metadata and could not make the files.
+            with self._changing(name):
+                await self._open_new(topic)
         return topic
 
     async def create_topic(
@@ -141,11 +152,9 @@ class Broker:
         overrides: Mapping[str, str] = {},
         validate_only: bool = False,
     ) -> Topic:
-        if name in self._creating:
-            raise TopicExistsError(f"topic {name} is being created")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._creating[name] = done
-        try:
+        if name in self._busy:
+            raise TopicExistsError(f"topic {name} is being created or deleted")
+        with self._changing(name):
             topic = await self._admin.create_topic(
                 name,
                 partition_count=self.config.default_partition_count if partition_count == -1 else partition_count,
@@ -158,23 +167,42 @@ class Broker:
             if not validate_only:
                 await self._open_new(topic)
             return topic
-        finally:
-            del self._creating[name]
-            done.set_result(None)
 
     async def delete_topic(self, topic: str | UUID) -> Topic:
-        deleted = await self._admin.delete_topic(self.topic(topic).name)
-        for index in range(deleted.partition_count):
-            id = PartitionId(deleted.id, index)
-            self._partitions.pop(id, None)
-            await self._logs.delete(id)
+        name = self.topic(topic).name
+        await self._settled(name)
+        with self._changing(name):
+            deleted = await self._admin.delete_topic(self.topic(topic).name)
+            for index in range(deleted.partition_count):
+                id = PartitionId(deleted.id, index)
+                self._partitions.pop(id, None)
+                await self._logs.delete(id)
         return deleted
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
-        topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)
-        if not validate_only:
-            await self._open_new(topic)
+        await self._settled(name)
+        with self._changing(name):
+            topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)
+            if not validate_only:
+                await self._open_new(topic)
         return topic
+
+    async def _settled(self, name: str) -> None:
+        """Wait until nobody makes or removes files of a topic."""
+        while (busy := self._busy.get(name)) is not None:
+            await asyncio.shield(busy)
+
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Keep others from making or removing files of a topic meanwhile."""
+        assert name not in self._busy, f"{name} is being changed"
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._busy[name] = done
+        try:
+            yield
+        finally:
+            del self._busy[name]
+            done.set_result(None)
 
     async def alter_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic:
         """Replace a topic's settings; the logs follow before this returns."""
@@ -189,11 +217,14 @@ class Broker:
             return next(iter(self._producer_ids))
 
     async def _open_new(self, topic: Topic) -> None:
-        for index in range(topic.partition_count):
-            id = PartitionId(topic.id, index)
-            if id not in self._partitions:
-                await self._logs.create(id, topic.config)
-                await self._take_over(id)
+        for id in self._missing(topic):
+            await self._logs.create(id, topic.config)
+            await self._take_over(id)
+
+    def _missing(self, topic: Topic) -> list[PartitionId]:
+        """Partitions of a topic that have no files yet. One that could not be opened has some."""
+        ids = [PartitionId(topic.id, index) for index in range(topic.partition_count)]
+        return [id for id in ids if id not in self._partitions and id not in self._logs.refused]
 
     def _topic_changed(self, change: CatalogChange) -> None:
         if isinstance(change, TopicChanged):

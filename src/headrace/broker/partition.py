@@ -22,6 +22,7 @@ from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.replay import replay_headers
 from headrace.log.snapshots import Snapshot
+from headrace.model.batch import BatchHeader
 from headrace.model.errors import (
     CorruptLogError,
     DiskFullError,
@@ -279,10 +280,17 @@ class Partition:
 
     async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first committed message at or after a time, with its own time."""
-        located = await self._store.read(self.log.find_time(timestamp_ms, upto=self.high_watermark))
-        if located is None:
-            return None
-        return await self._first_record(Offset(located.header.base_offset), timestamp_ms)
+        offset = self.start_offset
+        while True:
+            reads = self.log.find_time(timestamp_ms, upto=self.high_watermark, from_offset=offset)
+            located = await self._store.read(reads)
+            if located is None:
+                return None
+            found = await self._first_record(located.header, timestamp_ms)
+            if found is not None:
+                return found
+            # The batch's largest time is that of a deleted message, or a client's claim.
+            offset = located.header.next_offset
 
     async def max_timestamp(self) -> tuple[Offset, int]:
         """The message with the largest timestamp; offset -1 in an empty log."""
@@ -290,9 +298,9 @@ class Partition:
         found = await self.offset_for_time(largest_ms) if largest_ms >= 0 else None
         return found or (Offset(-1), -1)
 
-    async def _first_record(self, base_offset: Offset, timestamp_ms: int) -> tuple[Offset, int] | None:
-        upto = Offset(base_offset + 1)
-        found = await self._store.read(self.log.read(max(base_offset, self.start_offset), bytes_max=0, upto=upto))
+    async def _first_record(self, header: BatchHeader, timestamp_ms: int) -> tuple[Offset, int] | None:
+        offset = max(Offset(header.base_offset), self.start_offset)
+        found = await self._store.read(self.log.read(offset, bytes_max=0, upto=header.next_offset))
         for record in decode_batch(found.data):
             if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
                 return Offset(record.offset), record.timestamp_ms

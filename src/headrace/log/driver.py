@@ -25,7 +25,7 @@ from headrace.log.recovery import scan_to
 from headrace.log.segment import Segment
 from headrace.log.startup import Startup
 from headrace.model.batch import Buffer
-from headrace.model.errors import HeadraceError, PartitionOfflineError
+from headrace.model.errors import DiskFullError, HeadraceError, PartitionOfflineError
 from headrace.model.ids import Offset, PartitionId
 from headrace.model.topic import Durability, TopicConfig
 
@@ -131,7 +131,10 @@ class LogStore:
 
     async def create(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
         """Make a new partition, or open the one that a call which was cut short has made."""
-        partition_log = await self._sync_threads.run(lambda: self._startup.open_one(id, config))
+        try:
+            partition_log = await self._sync_threads.run(lambda: self._startup.open_one(id, config))
+        except OSError as error:
+            raise DiskFullError(f"{error.filename} could not be made: {error.strerror}; free disk space") from error
         self.logs[id] = partition_log
         return partition_log
 

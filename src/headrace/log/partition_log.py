@@ -306,15 +306,16 @@ class PartitionLog:
             hint = entry.position if entry else 0
         return segment.size - hint + sum(later.size for later in self.segments[at + 1 :])
 
-    def find_time(self, timestamp_ms: int, *, upto: Offset) -> Reads[Located | None]:
-        """The first batch below `upto` that holds a message at or after a time."""
+    def find_time(self, timestamp_ms: int, *, upto: Offset, from_offset: Offset | None = None) -> Reads[Located | None]:
+        """The first batch below `upto` that says it holds a message at or after a time, and ends after an offset."""
         self.check_usable()
-        for segment in list(self.segments[self._floor(self.start_offset) :]):
+        offset = self.start_offset if from_offset is None else from_offset
+        for segment in list(self.segments[self._floor(offset) :]):
             if segment.is_empty:
                 continue
             index = yield from self._need_index(segment)
             if index.max_timestamp_ms >= timestamp_ms:
-                located = yield from find_time(segment, timestamp_ms, self.start_offset)
+                located = yield from find_time(segment, timestamp_ms, offset)
                 if located is not None:
                     return located if located.header.base_offset < upto else None
         return None
