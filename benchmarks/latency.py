@@ -18,7 +18,7 @@ GOAL_P99_MS = 10.0
 def run(settings: Settings) -> Report:
     with running_node(settings.directory / "latency") as node, generator.new_topic(node, "latency", "fsync"):
         before_s = node.cpu_s()
-        seconds, warmup_s = settings.either(30.0, 6.0), 2.0
+        seconds, warmup_s = settings.either(30.0, 4.0), settings.either(2.0, 1.0)
         found = generator.latency(
             node.address,
             "latency",

@@ -56,7 +56,7 @@ def run(settings: Settings) -> Report:
 
 
 def _measure(settings: Settings, node: Server, partitions: int, spreading: str) -> Line:
-    seconds, warmup_s = settings.either(10.0, 3.0), settings.either(4.0, 2.0)
+    seconds, warmup_s = settings.either(10.0, 2.0), settings.either(4.0, 1.0)
     options = ("--rate", str(RATE), "--size", str(SIZE_BYTES), "--linger", "1")
     choose = ("--client-partitioner",) if spreading == "by the client" else ()
     times = ("--seconds", str(seconds), "--warmup", str(warmup_s))

@@ -4,7 +4,7 @@ Node and sink take turns, and a ratio is taken within a turn, so that a change o
 median of the turns is reported. Each load has a client process of its own, which warms up before it measures.
 
 What is written goes to topics that are deleted after each turn, and as much memory as a turn needs is touched before
-the first: a virtual machine gets a page from its host when it first writes to it, which takes several times as long as
+it: a virtual machine gets a page from its host when it first writes to it, which takes several times as long as
 writing. A machine that has been up for a while has all of its pages; a fresh one would measure its hypervisor.
 """
 
@@ -31,8 +31,8 @@ NAME = "throughput"
 SIZES_BYTES = (100, 1024, 10240)
 GOAL_SIZE_BYTES = 1024
 GOAL_RATIO = 0.8
-TOUCHED_BYTES_MAX = 4_000_000_000
 PROBE_BYTES = 256 << 20
+TOUCHED_BYTES_PER_S = 1_000_000_000  # more than a node has written so far
 
 
 class Turn(NamedTuple):
@@ -61,10 +61,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 def run(settings: Settings) -> Report:
     lines: list[Line] = []
     scratch = settings.directory / "scratch"
-    touch_memory(scratch)
     probes = []
     with running_node(settings.directory / "throughput") as node:
         for size_bytes in SIZES_BYTES:
+            touch_memory(scratch, PROBE_BYTES)
             probes.append(probe_file_writes(scratch))
             with running_sink(settings.directory, size_bytes) as sink:
                 lines += _measure_size(settings, node, sink, size_bytes)
@@ -111,8 +111,9 @@ def _measure_size(settings: Settings, node: Server, sink: Server, size_bytes: in
 
 
 def _produce_turn(settings: Settings, node: Server, sink: Server, size_bytes: int, durability: str) -> Turn:
-    seconds, warmup_s = settings.either(2.5, 1.0), settings.either(0.8, 0.5)
+    seconds, warmup_s = settings.either(2.5, 0.8), settings.either(0.8, 0.4)
     load = ("--size", str(size_bytes), "--seconds", str(seconds), "--warmup", str(warmup_s))
+    touch_memory(settings.directory / "scratch", int(TOUCHED_BYTES_PER_S * (seconds + warmup_s)))
     with new_topic(node, "produced", durability):
         on_node = partial(generator.produce, node.address, "produced", *load)
         return _take_turn(node, on_node, sink, partial(generator.produce, sink.address, SINK_TOPIC, *load))
@@ -124,9 +125,9 @@ def _consume_turn(node: Server, sink: Server, count: int) -> Turn:
     return _take_turn(node, on_node, sink, partial(generator.consume, sink.address, SINK_TOPIC, *load))
 
 
-def touch_memory(scratch: Path) -> None:
+def touch_memory(scratch: Path, size_bytes: int) -> None:
     """Fill pages of the page cache, and give them back."""
-    size = min(TOUCHED_BYTES_MAX, psutil.virtual_memory().available // 3, shutil.disk_usage(scratch.parent).free // 3)
+    size = min(size_bytes, psutil.virtual_memory().available // 3, shutil.disk_usage(scratch.parent).free // 3)
     block = b"x" * (1 << 20)
     try:
         with scratch.open("wb", buffering=0) as file:

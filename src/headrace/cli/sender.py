@@ -174,18 +174,21 @@ class Unpaced:
 def _produce_paced(sender: Sender, load: ProduceLoad) -> Measured:
     schedule = Schedule.of(load)
     latencies = array("q")
+    last_ns = 0
 
     def acknowledged(number: int, due_ns: int, error: Any, message: Any) -> None:
+        nonlocal last_ns
+        last_ns = time.monotonic_ns()
         if error is not None:
             sender.report(error, message)
         elif number >= schedule.warmup:
-            latencies.append(time.monotonic_ns() - due_ns)
+            latencies.append(last_ns - due_ns)
 
     with _polling(sender.producer):
         started_ns = _send_on_time(sender, load, schedule, acknowledged)
         sender.finish()
     # To the last acknowledgement, not to the last due time: a node that falls behind shows a lower rate.
-    seconds = (time.monotonic_ns() - started_ns) / 1e9 - schedule.warmup / schedule.rate
+    seconds = ((last_ns or time.monotonic_ns()) - started_ns) / 1e9 - schedule.warmup / schedule.rate
     return sender.measured(schedule.total - schedule.warmup, schedule.total, seconds, latencies)
 
 
