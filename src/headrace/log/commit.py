@@ -95,6 +95,8 @@ class Committer:
         self._journal_runs = False
         self._journal_failure: Exception | None = None
         self._file_freed = asyncio.Event()
+        self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
+        self._journal_turned = asyncio.Event()
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
         """Make an append durable. The log's listener is called when it is."""
@@ -154,6 +156,12 @@ class Committer:
             self.stats.segment_syncs += len(plan.files)
         log.listener()
 
+    async def leave_journal(self, log: PartitionLog) -> None:
+        """Wait until no record of a log is on its way to the journal."""
+        while log in self._groups or log in self._writing:
+            self._journal_turned.clear()
+            await self._journal_turned.wait()
+
     def lock(self, log: PartitionLog) -> asyncio.Lock:
         lock = self._locks.get(log.id)
         if lock is None:
@@ -173,11 +181,14 @@ class Committer:
         try:
             while self._groups:
                 groups, self._groups = self._groups, {}
+                self._writing = groups
                 if self._journal_failure is None:
                     await self._write_groups(groups)
                 else:
                     for log in groups:
                         self._go_direct(log)
+                self._writing = {}
+                self._journal_turned.set()
         finally:
             self._journal_runs = False
 

@@ -18,7 +18,14 @@ from headrace.log.commit import Committer
 from headrace.log.config import LogConfig
 from headrace.log.files import Files
 from headrace.log.journal import Journal
-from headrace.log.maintenance import checkpointed, expire, needs_roll, plan_checkpoint, plan_truncation
+from headrace.log.maintenance import (
+    checkpointed,
+    expire,
+    needs_checkpoint,
+    needs_roll,
+    plan_checkpoint,
+    plan_truncation,
+)
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Blocking, ReadAt, Reads
 from headrace.log.recovery import scan_to
@@ -78,6 +85,8 @@ class LogStore:
         self._startup = Startup(disk=disk, files=self.files, journal=self._journal, directory=directory, clock=clock)
         self._trash_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
+        self._pauses: set[asyncio.Event] = set()
+        self._is_stopping = False
 
     # Start and stop.
 
@@ -95,7 +104,8 @@ class LogStore:
             spawn=self._spawn,
         )
         self._check_space()
-        self._endless = [self._spawn(self._maintain_always()), self._spawn(self._watch_space())]
+        self._spawn(self._maintain_always())
+        self._spawn(self._watch_space())
 
     async def wait_failed(self) -> None:
         """Wait for ever, or until one of the store's own tasks dies, which nothing here survives (failure row 41)."""
@@ -104,8 +114,9 @@ class LogStore:
 
     async def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop."""
-        for task in self._endless:
-            task.cancel()
+        self._is_stopping = True
+        for pause in self._pauses:
+            pause.set()
         while self._tasks:
             await asyncio.wait(self._tasks)
         shutdown_id = str(self._rand.uuid())
@@ -119,6 +130,21 @@ class LogStore:
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
+
+    async def _pause(self, delay_ms: float) -> bool:
+        """Sleep, and say whether to go on. A stop ends the sleep alone: work under way is never cut short, because a
+        sync that nobody waits for goes on in its thread, beside the next one."""
+        if self._is_stopping:
+            return False
+        woken = asyncio.Event()
+        timer = self._clock.call_later(delay_ms, woken.set)
+        self._pauses.add(woken)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
+            self._pauses.discard(woken)
+        return not self._is_stopping
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -154,6 +180,7 @@ class LogStore:
         """Cut a log back to an offset, or to the start of the batch that holds it. Its owner appends nothing now."""
         if offset >= partition_log.end_offset:
             return
+        await self.committer.leave_journal(partition_log)
         await self.committer.flush(partition_log)
         partition_log.check_usable()
         async with self.committer.lock(partition_log):
@@ -165,7 +192,13 @@ class LogStore:
 
             segment, position, base = await self._read_threads.run(find)
             plan = plan_truncation(partition_log, segment, position, base, journal_sequence=self._journal.sequence)
-            await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
+            try:
+                await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
+            except OSError as error:
+                # Memory and files no longer agree: what is cut may stand behind what would be appended.
+                partition_log.fail(error)
+                partition_log.listener()
+                partition_log.check_usable()
 
     # Descriptors.
 
@@ -273,34 +306,43 @@ class LogStore:
         now_ms = self._clock.wall_ms()
         if needs_roll(partition_log, now_ms=now_ms):
             partition_log.roll(now_ms=now_ms)
-        rolled = partition_log.recovery_base < partition_log.active.base_offset
-        if rolled or partition_log.bytes_since_checkpoint >= self._config.checkpoint_bytes:
+        if needs_checkpoint(partition_log, self._config, now_ms=now_ms):
             await self.checkpoint(partition_log)
         async with self.committer.lock(partition_log):
             stems = []
-            while True:
+            while partition_log.broken is None:
                 stems += [segment.stem for segment in expire(partition_log, floor=floor, now_ms=now_ms)]
                 oldest = partition_log.segments[0]
                 if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
                     break
                 await self._read_threads.run(partial(partition_log.load_index, oldest))
-        if stems:
-            async with self._trash_lock:
+        async with self._trash_lock:
+            if stems and not partition_log.is_deleted:
                 await self._sync_threads.run(lambda: self._startup.discard_segments(stems))
 
     async def _maintain_always(self) -> None:
-        while True:
-            await self._clock.sleep(self._config.maintenance_interval_ms)
+        while await self._pause(self._config.maintenance_interval_ms):
             for partition_log in list(self.logs.values()):
+                if self._is_stopping:
+                    return
                 if partition_log.id in self.logs:
-                    await self.maintain(partition_log, floor=partition_log.durable_offset)
+                    await self._try_maintain(partition_log)
                 # Most have nothing to do and never wait, and a thousand of them must not be one turn of the loop.
                 await asyncio.sleep(0)
 
+    async def _try_maintain(self, partition_log: PartitionLog) -> None:
+        """A full disk, or damage in one partition, is no reason to stop looking after the others."""
+        try:
+            await self.maintain(partition_log, floor=partition_log.durable_offset)
+        except (HeadraceError, OSError) as error:
+            log.warning(
+                "maintenance of a partition failed and is tried again later",
+                extra={"directory": partition_log.directory, "error": str(error)},
+            )
+
     async def _watch_space(self) -> None:
         elapsed_ms = 0
-        while True:
-            await self._clock.sleep(self._config.disk_check_interval_ms)
+        while await self._pause(self._config.disk_check_interval_ms):
             self._check_space()
             elapsed_ms += self._config.disk_check_interval_ms
             if elapsed_ms >= self._config.flush_interval_ms:
@@ -310,7 +352,11 @@ class LogStore:
                         await self.committer.flush(partition_log)
 
     def _check_space(self) -> None:
-        is_full = self._disk.free_bytes(self._directory) < self._config.disk_reserve_bytes
+        try:
+            is_full = self._disk.free_bytes(self._directory) < self._config.disk_reserve_bytes
+        except OSError as error:
+            log.warning("free disk space is not known", extra={"directory": self._directory, "error": str(error)})
+            return
         if is_full != self.is_full:
             self.is_full = is_full
             if is_full:

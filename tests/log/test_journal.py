@@ -1,0 +1,309 @@
+"""The node's journal: what was synced comes back, what was torn or is old does not."""
+
+import asyncio
+import random
+from itertools import product
+
+from headrace.host.disk import write_fully
+from headrace.log.config import LogConfig
+from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry
+from headrace.model.errors import CorruptLogError
+from headrace.model.ids import Offset
+from headrace.testing.disk import SimulatedDisk
+from headrace.testing.image import SECTOR_SIZE
+
+from .world import World, check_promises, partition_id, run, successor, topic_config
+
+FILE_BYTES = 16 * SECTOR_SIZE
+
+
+def entry(partition: int, base_offset: int, data: bytes) -> JournalEntry:
+    return JournalEntry(partition_id(partition), Offset(base_offset), [data], len(data))
+
+
+def opened(disk: SimulatedDisk) -> tuple[Journal, list[tuple[int, int, bytes]]]:
+    journal = Journal(disk, "/journal", file_bytes=FILE_BYTES)
+    records = journal.open()
+    assert [record.sequence for record in records] == sorted({record.sequence for record in records})
+    return journal, [(record.partition.partition, record.base_offset, record.batches) for record in records]
+
+
+def begun(disk: SimulatedDisk, *, sequence_min: int = 0) -> Journal:
+    journal, _ = opened(disk)
+    journal.begin(sequence_min=sequence_min)
+    return journal
+
+
+def contents(disk: SimulatedDisk) -> list[tuple[int, int, bytes]]:
+    return opened(disk.copy())[1]
+
+
+def test_what_was_written_is_read_back_in_order() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    journal.write([entry(0, 5, b"a" * 100), entry(3, 0, b"b")])
+    journal.write([entry(0, 6, b"c" * 900)])
+    assert contents(disk) == [(0, 5, b"a" * 100), (3, 0, b"b"), (0, 6, b"c" * 900)]
+    assert opened(disk)[0].sequence == 3
+
+
+def test_of_a_write_that_was_torn_in_any_way_only_a_beginning_comes_back() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    whole = [(0, 0, b"first" * 30)]
+    journal.write([entry(*whole[0])])
+    (path,) = [path for path, data in disk.files().items() if b"first" in data]
+    before = disk.files()[path]
+    torn = [(1, 0, b"x" * 700), (2, 0, b"y" * 900), (3, 0, b"z" * 400)]
+    journal.write([entry(*one) for one in torn])
+    after = disk.files()[path]
+    sectors = [at for at in range(0, FILE_BYTES, SECTOR_SIZE) if before[at:][:SECTOR_SIZE] != after[at:][:SECTOR_SIZE]]
+    assert len(sectors) >= 5
+    for kept in product([False, True], repeat=len(sectors)):
+        image = bytearray(before)
+        for at, keep in zip(sectors, kept, strict=True):
+            if keep:
+                image[at : at + SECTOR_SIZE] = after[at : at + SECTOR_SIZE]
+        twin = disk.copy()
+        twin.overwrite(path, bytes(image))
+        found = contents(twin)
+        assert found[: len(whole)] == whole, "what was synced before is there"
+        assert found == (whole + torn)[: len(found)]
+        assert len(found) == 4 or not all(kept)
+
+
+def test_a_record_cut_at_any_byte_or_with_any_bit_wrong_does_not_come_back() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    journal.write([entry(0, 0, b"first")])
+    journal.write([entry(0, 1, b"second")])
+    (path,) = [path for path, data in disk.files().items() if b"first" in data]
+    data = disk.files()[path]
+    start = data.index(b"second") - RECORD_HEADER_BYTES
+    for bit in range(start * 8, (start + RECORD_HEADER_BYTES + 6) * 8):
+        twin = disk.copy()
+        twin.flip_bit(path, bit)
+        assert contents(twin) == [(0, 0, b"first")]
+    for size in range(start, start + RECORD_HEADER_BYTES + 6):
+        twin = disk.copy()
+        twin.overwrite(path, data[:size])
+        assert contents(twin) == [(0, 0, b"first")]
+
+
+def test_records_of_an_earlier_use_of_a_file_never_come_back() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    for number in range(5):
+        journal.write([entry(0, number, b"%d" % number * 100)])
+    journal = begun(disk)
+    assert contents(disk) == []
+    # Of the same size and at the same place as the old ones: those behind it look as if they followed.
+    journal.write([entry(0, 5, b"5" * 100)])
+    assert contents(disk) == [(0, 5, b"5" * 100)]
+    journal.clear()
+    assert contents(disk) == []
+
+
+def test_the_files_are_used_in_turn_and_only_a_released_one_is_written_over() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    size = RECORD_HEADER_BYTES + 2000
+    expected: list[tuple[int, int, bytes]] = []
+
+    def fill(first: int) -> None:
+        number = first
+        while journal.has_room(size):
+            expected.append((0, number, bytes([number]) * 2000))
+            journal.write([entry(*expected[-1])])
+            number += 1
+
+    fill(0)
+    assert journal.can_switch()
+    full = journal.switch()
+    fill(50)
+    assert contents(disk) == expected, "both files, the older first"
+    assert not journal.can_switch()
+    journal.release(full)
+    assert journal.can_switch()
+    journal.switch()
+    expected = [one for one in expected if one[1] >= 50]
+    assert contents(disk) == expected
+
+
+def test_a_retired_file_is_kept_and_another_takes_its_turn() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    journal.write([entry(0, 0, b"needed")])
+    kept = journal.switch()
+    journal.retire(kept)
+    for number in range(1, 8):
+        assert journal.can_switch()
+        journal.write([entry(0, number, b"later")])
+        journal.release(journal.switch())
+    assert contents(disk)[0] == (0, 0, b"needed")
+    assert len([path for path in disk.files() if path.endswith(".journal")]) == 3
+    begun(disk)
+    assert len([path for path in disk.files() if path.endswith(".journal")]) == 2
+    assert contents(disk) == []
+
+
+def test_sequences_never_begin_again() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    journal.write([entry(0, number, b"x") for number in range(3)])
+    journal = begun(disk)
+    assert journal.sequence == 3
+    journal.write([entry(0, 0, b"x")])
+    journal = begun(disk, sequence_min=70)
+    journal.write([entry(0, 0, b"x")])
+    assert journal.sequence == 71
+    empty = begun(SimulatedDisk(), sequence_min=70)
+    empty.write([entry(0, 0, b"x")])
+    assert empty.sequence == 71
+
+
+def test_a_file_of_another_size_is_brought_to_the_configured_one() -> None:
+    disk = SimulatedDisk()
+    begun(disk)
+    (first, second) = sorted(disk.files())
+    disk.overwrite(first, disk.files()[first][:1000])
+    file = disk.open(second)
+    write_fully(file, [bytes(5000)], FILE_BYTES)
+    begun(disk)
+    assert {len(data) for data in disk.files().values()} == {FILE_BYTES}
+
+
+def test_more_partitions_than_fit_one_write_are_several_writes() -> None:
+    async def main() -> None:
+        world = World(SimulatedDisk(), {partition_id(index): topic_config() for index in range(60)})
+        await world.start()
+        for index in range(60):
+            world.append(index, [b"x" * 400])
+        await world.settle()
+        assert set(world.promised_end.values()) == {1}
+        assert world.store.committer.stats.journal_syncs > 4, "and the journal went round"
+        world.abandon()
+        world.disk.crash(random.Random(1))
+        heir = successor(world, world.disk)
+        await heir.start()
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())
+
+
+def test_with_both_files_full_appends_wait_and_none_is_lost() -> None:
+    async def main() -> None:
+        world = World(SimulatedDisk(), {partition_id(0): topic_config(), partition_id(1): topic_config()})
+        await world.start()
+        lock = world.store.committer.lock(world.log(0))
+        await lock.acquire()  # so that nothing of this partition can be synced behind
+        for _ in range(100):
+            world.append(0, [b"x" * 400])
+            world.append(1, [b"x" * 400])
+            await world.settle()
+        stuck = dict(world.promised_end)
+        assert stuck[partition_id(1)] < 100, "the journal is full"
+        assert world.log(1).end_offset == 100
+        lock.release()
+        for _ in range(20):
+            await world.settle()
+        assert set(world.promised_end.values()) == {100}
+        world.abandon()
+        world.disk.crash(random.Random(2))
+        heir = successor(world, world.disk)
+        await heir.start()
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())
+
+
+def test_the_journal_is_kept_for_a_partition_that_refused_to_open_until_it_is_repaired() -> None:
+    async def main() -> None:
+        for seed in range(6):
+            world = World(SimulatedDisk(), {partition_id(index): topic_config() for index in (0, 1)})
+            await world.start()
+            for index in (0, 1):
+                world.append(index, [b"below the recovery point"])
+            await world.settle()
+            await world.store.checkpoint(world.log(0))
+            for number in range(5):
+                world.append(0, [b"in the journal %d" % number])
+                world.append(1, [b"in the journal %d" % number])
+                await world.settle()
+            path = world.log(0).active.path
+            world.abandon()
+            world.disk.crash(random.Random(seed))
+            good = world.disk.files()[path]
+            world.disk.overwrite(path, b"")
+            refusing = successor(world, world.disk)
+            await refusing.start()
+            assert isinstance(refusing.store.refused[partition_id(0)], CorruptLogError)
+            for _ in range(40):  # enough for the journal to go round twice
+                refusing.append(1, [b"x" * 900])
+                await refusing.settle()
+            refusing.abandon()
+            world.disk.crash(random.Random(seed))
+            await refusing.start()  # once more, still damaged
+            assert set(refusing.store.refused) == {partition_id(0)}
+            refusing.abandon()
+            world.disk.overwrite(path, good)
+            repaired = successor(refusing, world.disk)
+            await repaired.start()
+            await check_promises(repaired)
+            assert repaired.log(0).end_offset == 6
+            repaired.abandon()
+
+    run(main())
+
+
+def test_replaying_twice_is_replaying_once() -> None:
+    async def main() -> None:
+        world = World(SimulatedDisk(), {partition_id(0): topic_config()})
+        await world.start()
+        for number in range(8):
+            world.append(0, [b"%d" % number * 100])
+            await world.settle()
+        world.abandon()
+        world.disk.crash(random.Random(3))
+        files: list[bytes] = []
+        for _ in range(2):
+            # A crash at the very end of the replay, before the journal is void.
+            world.disk.fail("fdatasync", path_part=".journal", times=-1)
+            heir = successor(world, world.disk)
+            start = asyncio.gather(heir.start(), return_exceptions=True)
+            assert isinstance((await start)[0], OSError)
+            world.disk.heal()
+            files.append(world.disk.files()[f"{heir.directory()}/{0:020d}.log"])
+        assert files[0] == files[1]
+        heir = successor(world, world.disk)
+        await heir.start()
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())
+
+
+def test_a_partition_that_is_not_in_the_metadata_keeps_what_was_acknowledged_to_it() -> None:
+    async def main() -> None:
+        world = World(SimulatedDisk(), {partition_id(index): topic_config() for index in (0, 1)})
+        await world.start()
+        for _ in range(3):
+            world.append(0, [b"precious"])
+            await world.settle()
+        world.abandon()
+        world.disk.crash(random.Random(5))
+        forgetful = World(world.disk, {partition_id(1): topic_config()}, LogConfig(disk_reserve_bytes=0))
+        await forgetful.start()
+        forgetful.append(1, [b"voids the old journal"])
+        await forgetful.settle()
+        await forgetful.restart()
+        forgetful.abandon()
+        world.disk.crash(random.Random(5))
+        heir = successor(world, world.disk)
+        await heir.start()
+        assert list((await heir.read_all(0)).values()) == [b"precious"] * 3
+        heir.abandon()
+
+    run(main())
