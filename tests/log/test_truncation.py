@@ -168,6 +168,55 @@ def test_logs_that_are_cut_and_written_again_keep_every_promise(actions: list[tu
     asyncio.run(main())
 
 
+class Keep:
+    """The kernel has written everything by itself."""
+
+    def random(self) -> float:
+        return 0.9
+
+    def randint(self, a: int, b: int, /) -> int:
+        return 1 if (a, b) == (0, 3) else b
+
+
+class Lose:
+    """Nothing that was not synced is left."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def randint(self, a: int, b: int, /) -> int:
+        return a
+
+
+def test_an_index_from_before_a_cut_is_not_brought_back_by_a_crash() -> None:
+    # Indexes are written without a sync, so what the kernel wrote by itself before the cut may be all that is left.
+    async def main() -> None:
+        for offset in range(0, 24, 2):
+            world = await filled(batches=12, size=120)
+            await world.store.checkpoint(world.log())
+            world.disk.write_back(Keep())
+            world.disk.sync_directory(world.directory())
+            await cut(world, offset)
+            world.epoch = Epoch(world.epoch + 1)
+            for number in range(30):
+                world.append(0, [b"%d" % number + b"y" * 77])
+                await world.settle()
+            await world.store.checkpoint(world.log())
+            world.append(0, [b"above the checkpoint"])
+            await world.settle()
+            world.abandon()
+            world.disk.crash(Lose())
+            heir = successor(world, world.disk)
+            await heir.start()
+            assert heir.store.refused == {}
+            await check_promises(heir)
+            for number in range(heir.log().end_offset):
+                await heir.store.read(heir.log().read(Offset(number), bytes_max=1, upto=heir.log().end_offset))
+            heir.abandon()
+
+    run(main())
+
+
 def test_records_of_cut_data_that_were_on_their_way_to_the_journal_are_never_replayed() -> None:
     async def main() -> None:
         for releases in range(6):

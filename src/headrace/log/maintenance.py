@@ -10,7 +10,7 @@ nobody else writes, in a thread. The order in which things become durable:
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, write_atomically, write_fully
+from headrace.host.disk import Disk, parent_directory, write_atomically, write_fully
 from headrace.log import checkpoint as checkpoint_file
 from headrace.log import snapshots
 from headrace.log.checkpoint import Checkpoint
@@ -18,7 +18,7 @@ from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import EPOCHS_NAME, FOLDS_DIRECTORY, cut_file
 from headrace.log.retention import SegmentFacts, count_expired
-from headrace.log.segment import INDEX_SUFFIX, TIMEINDEX_SUFFIX, Segment
+from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
 from headrace.log.snapshots import Snapshot
 from headrace.log.trash import Trash
 from headrace.model.ids import Offset
@@ -123,6 +123,7 @@ class TruncationPlan(NamedTuple):
 
     def run(self, disk: Disk, trash: Trash) -> None:
         """Blocks."""
+        _remove_index(disk, self.path.removesuffix(LOG_SUFFIX))
         self.checkpoint.run(disk)
         for stem in reversed(self.later_stems):
             trash.take_segment(stem)
@@ -138,12 +139,23 @@ def plan_truncation(
     later = log.cut(segment, position, offset)
     log.journal_sequence = journal_sequence
     log.recovery_base = min(log.recovery_base, segment.base_offset)
+    assert segment.index is not None
+    segment.index.forget_saved()
     return TruncationPlan(
         checkpoint=plan_checkpoint(log, ()),
         path=segment.path,
         size=position,
         later_stems=[gone.stem for gone in later],
     )
+
+
+def _remove_index(disk: Disk, stem: str) -> None:
+    """Durably, because what is written anew is not synced: a crash could bring back an index whose checksums are right
+    and which speaks of batches that are no longer there."""
+    for suffix in (INDEX_SUFFIX, TIMEINDEX_SUFFIX):
+        if disk.exists(stem + suffix):
+            disk.remove(stem + suffix)
+    disk.sync_directory(parent_directory(stem))
 
 
 def _write_at(disk: Disk, path: str, position: int, data: bytes) -> None:
