@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
@@ -169,10 +169,21 @@ def produced(
     return memoryview(encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence))
 
 
-async def gathered(futures: Sequence["asyncio.Future[Appended]"]) -> list[Appended | BaseException]:
+class Sent(Protocol):
+    """The answer to a send, when it comes."""
+
+    def done(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+    def result(self) -> Appended: ...
+
+
+async def gathered(sends: Sequence[Sent]) -> list[Appended | BaseException]:
+    """Every answer, all of which are there once the loop has turned."""
     await settle()
-    assert all(future.done() for future in futures)
-    return list(await asyncio.gather(*futures, return_exceptions=True))
+    assert all(sent.done() for sent in sends)
+    return [sent.exception() or sent.result() for sent in sends]
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -63,7 +63,8 @@ def test_what_is_not_committed_is_not_found() -> None:
         sent = partition.append(batch(b"b", timestamp_ms=20))
         found = await partition.offset_for_time(15)
         assert found is None
-        await asyncio.wait([sent])
+        await settle()
+        assert sent.done()
         assert sent.exception() is not None
         node.abandon()
 

@@ -338,12 +338,11 @@ class PartitionLog:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def _need_index(self, segment: Segment) -> Reads[SparseIndex]:
-        if segment.index is None:
+        while segment.index is None:
             spare = [s for s in self.segments[:-1] if s.index is not None and s.index.is_sealed]
             for old in spare[: max(len(spare) - _INDEX_COUNT_MAX + 1, 0)]:
                 old.drop_index()
             yield Blocking(lambda: self.load_index(segment))
-        assert segment.index is not None
         return segment.index
 
     def load_index(self, segment: Segment) -> None:

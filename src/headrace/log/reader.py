@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple, TypeVar
 
 from headrace.log.epochs import EpochTable
+from headrace.log.index import SparseIndex
 from headrace.log.segment import Segment, check_batches, check_header
 from headrace.model.batch import HEADER_SIZE, BatchHeader, Buffer, read_header, read_prefix
 from headrace.model.errors import CorruptLogError
@@ -118,6 +119,8 @@ def read_batches(
     At most `bytes_max`, except that with `whole_first` the first batch comes whole however large it is (KIP-74:
     a reader with a small buffer must be able to go on). None if the segment holds nothing at or after the offset.
     """
+    index = segment.index  # others may have the segment drop it while this read waits for the device
+    assert index is not None
     hint = segment.hint(offset)
     if hint is not None:
         position, first_offset = hint, offset
@@ -151,7 +154,7 @@ def read_batches(
     if segment.size == position + len(data) and upto >= segment.next_offset:
         end, next_offset = len(data), segment.next_offset
     else:
-        end, next_offset = _last_boundary(segment, position, data, upto)
+        end, next_offset = _last_boundary(segment, index, position, data, upto)
     whole = memoryview(data)[:end]
     if not segment.is_verified(position, position + end):
         found = check_batches(whole, path=segment.path, position=position, expected_offset=first_offset, epochs=epochs)
@@ -163,14 +166,15 @@ def read_batches(
     return Slice(whole, next_offset)
 
 
-def _last_boundary(segment: Segment, position: int, data: Buffer, upto: Offset) -> tuple[int, Offset]:
+def _last_boundary(
+    segment: Segment, index: SparseIndex, position: int, data: Buffer, upto: Offset
+) -> tuple[int, Offset]:
     """End of the last whole batch below `upto` in a buffer that begins with a batch, and the offset after it."""
-    assert segment.index is not None
     at = 0
     next_offset = segment.base_offset
     # The index leads close to the end, so that a long read of small batches is not walked from its beginning.
-    near = segment.index.floor_position(position + len(data) - 1)
-    below = segment.index.floor(Offset(upto - 1))
+    near = index.floor_position(position + len(data) - 1)
+    below = index.floor(Offset(upto - 1))
     if near and below:
         entry = min(near, below, key=lambda entry: entry.position)
         if entry.position > position:
