@@ -34,6 +34,7 @@ from headrace.host.memory import keep_freed_memory
 from headrace.host.process import (
     DirectoryLock,
     keep_collector_off_the_hot_path,
+    let_threads_in_quickly,
     on_stop_signal,
     raise_open_files_limit,
 )
@@ -80,6 +81,7 @@ class Node:
     async def _start(self) -> None:
         config, clock, disk = self.config, self.clock, self._disk
         keep_freed_memory()
+        let_threads_in_quickly()
         self._check_descriptors()
         self._lock_directory()
         self._sync_threads = self._threads("sync", 8)

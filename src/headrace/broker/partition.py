@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.broker.intake import check_records
+from headrace.broker.promise import Promise
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
 from headrace.host.clock import Clock
 from headrace.log import snapshots
@@ -59,14 +60,14 @@ class Pending(NamedTuple):
     """A send that has arrived and is not written yet."""
 
     batches: list[Incoming]
-    future: "asyncio.Future[Appended]"
+    promise: Promise[Appended]
 
 
 class Promised(NamedTuple):
     """A send that is written, and answered once everything below `end` is committed."""
 
     end: Offset
-    future: "asyncio.Future[Appended]"
+    promise: Promise[Appended]
     answer: Appended
 
 
@@ -142,21 +143,21 @@ class Partition:
 
     # Append.
 
-    def append(self, records: memoryview) -> "asyncio.Future[Appended]":
-        """Store a record set; the future is done when it is committed. The memory is ours until then."""
-        future: asyncio.Future[Appended] = self._loop.create_future()
+    def append(self, records: memoryview) -> Promise[Appended]:
+        """Store a record set; the promise is kept when it is committed. The memory is ours until then."""
+        promise: Promise[Appended] = Promise()
         try:
             if self._store.is_full:
                 raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
             self.log.check_usable()
             batches = check_records(records, self.log.config, now_ms=self._clock.wall_ms())
         except HeadraceError as error:
-            future.set_exception(error)
-            return future
+            promise.fail(error)
+            return promise
         if not self._queue:
             self._loop.call_soon(self._write_turn)
-        self._queue.append(Pending(batches, future))
-        return future
+        self._queue.append(Pending(batches, promise))
+        return promise
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop."""
@@ -172,7 +173,7 @@ class Partition:
             try:
                 promised.append(self._place(pending, tentative, fresh, base_offset))
             except HeadraceError as error:
-                _fail(pending.future, error)
+                pending.promise.fail(error)
                 continue
             base_offset = max(base_offset, promised[-1].end)
         if fresh:
@@ -190,7 +191,7 @@ class Partition:
             self.log.fail(error)
             error = PartitionOfflineError(f"{self.log.directory} stopped on an unexpected error: {error!r}")
         for promise in promised:
-            _fail(promise.future, error)
+            promise.promise.fail(error)
 
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
@@ -213,14 +214,14 @@ class Partition:
         assert first is not None
         stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
         time_ms = pending.batches[-1].header.max_timestamp_ms if stamped else -1
-        return Promised(end, pending.future, Appended(first, last, time_ms, self.log.start_offset))
+        return Promised(end, pending.promise, Appended(first, last, time_ms, self.log.start_offset))
 
     def _write(self, fresh: list[Incoming]) -> None:
         base_offset = self.log.end_offset
         now_ms = self._clock.wall_ms()
         offsets = self.log.append(fresh, epoch=self.epoch, now_ms=now_ms)
         for batch, offset in zip(fresh, offsets, strict=True):
-            self._producers.apply(batch.header._replace(base_offset=offset), seen_ms=now_ms)
+            self._producers.apply(batch.header, base_offset=offset, seen_ms=now_ms)
         if self.log.config.durability is Durability.FSYNC:
             buffers = [batch.data for batch in fresh]
             size = sum(len(buffer) for buffer in buffers)
@@ -239,9 +240,8 @@ class Partition:
                 waiter.wake()
         promised = self._promised
         while promised and promised[0].end <= self._high_watermark:
-            _, future, answer = promised.popleft()
-            if not future.done():
-                future.set_result(answer)
+            _, promise, answer = promised.popleft()
+            promise.keep(answer)
 
     def _refuse_all(self) -> None:
         """The disk failed: what was written may or may not be there, and nobody is told that it is."""
@@ -249,7 +249,7 @@ class Partition:
             self.log.check_usable()
         except HeadraceError as error:
             while self._promised:
-                _fail(self._promised.popleft().future, error)
+                self._promised.popleft().promise.fail(error)
         for waiter in list(self.waiters):
             waiter.wake()
 
@@ -320,8 +320,3 @@ class Partition:
             self.log.check_usable()
             raise DiskFullError("the deletion could not be written to disk; free space, then retry")
         return self.start_offset
-
-
-def _fail(future: "asyncio.Future[Appended]", error: HeadraceError) -> None:
-    if not future.done():
-        future.set_exception(error)

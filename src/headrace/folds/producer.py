@@ -120,15 +120,17 @@ class ProducerFold:
             tentative[header.producer_id] = _advance(state, header, base_offset, 0)
         return FRESH
 
-    def apply(self, header: BatchHeader, *, seen_ms: int) -> None:
-        """Take over a batch that was written, or that is replayed. Offsets rise; gaps between them are fine."""
-        assert header.base_offset >= self._end_offset, f"offset {header.base_offset} applied after {self._end_offset}"
-        self._end_offset = header.next_offset
+    def apply(self, header: BatchHeader, *, seen_ms: int, base_offset: Offset | None = None) -> None:
+        """Take over a batch that was written at an offset, or is replayed with its own. Gaps between them are fine."""
+        if base_offset is None:
+            base_offset = Offset(header.base_offset)
+        assert base_offset >= self._end_offset, f"offset {base_offset} applied after {self._end_offset}"
+        self._end_offset = Offset(base_offset + header.last_offset_delta + 1)
         if not header.has_producer:
             return
         state = self._producers.pop(header.producer_id, None)
         if state is None or header.producer_epoch >= state.epoch:
-            state = _advance(state, header, Offset(header.base_offset), seen_ms)
+            state = _advance(state, header, base_offset, seen_ms)
         self._producers[header.producer_id] = state
         self._evict()
 

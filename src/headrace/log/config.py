@@ -12,6 +12,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     journal_append_bytes_max: int = 64 * 1024
     # A partition is checkpointed after so many bytes, which bounds what an unclean start reads again.
     checkpoint_bytes: int = 64 * MIB
+    # A closed segment of a topic with durability `memory` is synced this long after its end.
+    memory_settle_ms: int = 35_000
     # How often partitions are looked at for checkpoints, rolls by age and retention.
     maintenance_interval_ms: int = 5_000
     # Topics with durability `replicated` are synced behind this often.

@@ -14,6 +14,7 @@ from headrace.host.disk import Disk, parent_directory, write_atomically, write_f
 from headrace.log import checkpoint as checkpoint_file
 from headrace.log import snapshots
 from headrace.log.checkpoint import Checkpoint
+from headrace.log.config import LogConfig
 from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import EPOCHS_NAME, FOLDS_DIRECTORY, cut_file
@@ -22,7 +23,7 @@ from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Seg
 from headrace.log.snapshots import Snapshot
 from headrace.log.trash import Trash
 from headrace.model.ids import Offset
-from headrace.model.topic import UNLIMITED
+from headrace.model.topic import UNLIMITED, Durability
 
 
 class CheckpointPlan(NamedTuple):
@@ -96,6 +97,18 @@ def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
     expired = log.config.retention_ms != UNLIMITED and 0 <= newest_ms < now_ms - log.config.retention_ms
     deleted = log.start_offset >= log.end_offset
     return expired or deleted or now_ms - active.created_ms >= log.config.segment_ms_max
+
+
+def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bool:
+    """Whether enough has come since the last checkpoint, or a segment was closed since."""
+    rolled = log.recovery_base < log.active.base_offset
+    if log.config.durability is not Durability.MEMORY:
+        return rolled or log.bytes_since_checkpoint >= config.checkpoint_bytes
+    # Nobody asked for these bytes to be synced, and a checkpoint syncs them. The kernel writes them out by itself
+    # within half a minute, after which it costs nothing; until then only retention is a reason.
+    settled = now_ms - log.active.created_ms >= config.memory_settle_ms
+    crowded = UNLIMITED < log.config.retention_bytes < log.size_bytes - log.active.size
+    return rolled and (settled or crowded)
 
 
 def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> list[Segment]:

@@ -82,6 +82,9 @@ class Segment:
     def mark_verified(self, start: int, end: int) -> None:
         """Join a range to those that are known. Both ends are batch boundaries."""
         ranges = self._verified
+        if ranges and ranges[-1] == start:
+            ranges[-1] = end  # what every append does
+            return
         left = bisect_right(ranges, start - 1)
         right = bisect_right(ranges, end)
         replacement = []

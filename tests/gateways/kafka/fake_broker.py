@@ -9,6 +9,7 @@ from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
 from headrace.broker.partition import Appended
+from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
 from headrace.model.batch import CRC_START, HEADER_SIZE, assign, read_header
 from headrace.model.errors import (
@@ -57,33 +58,33 @@ class FakePartition:
     def size_bytes(self) -> int:
         return sum(len(entry[3]) for entry in self.log)
 
-    def append(self, records: memoryview) -> "asyncio.Future[Appended]":
-        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+    def append(self, records: memoryview) -> Promise[Appended]:
+        promise: Promise[Appended] = Promise()
         self._broker.appends += 1
         if self._broker.hold:
-            self._broker.held.append((self, records, future))
+            self._broker.held.append((self, records, promise))
         else:
-            self.store(records, future)
-        return future
+            self.store(records, promise)
+        return promise
 
-    def store(self, records: memoryview, future: "asyncio.Future[Appended]") -> None:
+    def store(self, records: memoryview, promise: Promise[Appended]) -> None:
         if self._broker.failure is not None:
-            future.set_exception(self._broker.failure)
+            promise.fail(self._broker.failure)
             return
         if len(records) < HEADER_SIZE or read_header(records).size != len(records):
-            future.set_exception(CorruptBatchError("size"))
+            promise.fail(CorruptBatchError("size"))
             return
         header = read_header(records)
         if header.magic != 2 or crc32c(records[CRC_START:]) != header.crc:
-            future.set_exception(CorruptBatchError("checksum"))
+            promise.fail(CorruptBatchError("checksum"))
             return
         base = self.end_offset
         assign(records, 0, base, self.epoch)
         last = Offset(base + header.last_offset_delta)
         self.log.append((base, last, header.max_timestamp_ms, bytes(records)))
         self._broker.wake()
-        if not future.done():
-            future.set_result(Appended(base, last, -1, self.start_offset))
+        if not promise.done():
+            promise.keep(Appended(base, last, -1, self.start_offset))
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
         return (EPOCH, self.end_offset) if epoch == EPOCH else (NO_EPOCH, Offset(-1))
@@ -137,7 +138,7 @@ class FakeBroker:
         self.addresses = [NodeAddress(node_id=NODE_ID, host="localhost", port=9092)]
         self.appends = 0
         self.hold = False
-        self.held: list[tuple[FakePartition, memoryview, asyncio.Future[Appended]]] = []
+        self.held: list[tuple[FakePartition, memoryview, Promise[Appended]]] = []
         self.failure: Exception | None = None
         self._partitions: dict[PartitionId, FakePartition] = {}
         self._waiting: set[asyncio.Event] = set()
@@ -152,8 +153,8 @@ class FakeBroker:
         return topic
 
     def release(self, index: int = 0) -> None:
-        partition, records, future = self.held.pop(index)
-        partition.store(records, future)
+        partition, records, promise = self.held.pop(index)
+        partition.store(records, promise)
 
     def wake(self) -> None:
         for event in self._waiting:

@@ -48,7 +48,7 @@ def test_what_is_produced_is_fetched_byte_for_byte_with_the_leaders_offset() -> 
     [
         (produce(batch(), acks=2), ErrorCode.INVALID_REQUIRED_ACKS),
         (produce(batch(), topic="missing"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (produce(batch(), topic="__internal"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (produce(batch(), topic="__consumer_offsets"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (produce(b""), ErrorCode.INVALID_RECORD),
         (produce(batch()[:-1]), ErrorCode.CORRUPT_MESSAGE),
         (produce(batch()[:-1] + b"?"), ErrorCode.CORRUPT_MESSAGE),

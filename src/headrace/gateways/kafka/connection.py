@@ -81,6 +81,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._write_mark_ms = 0
         self._write_mark_bytes = 0
         self._closing_since_ms: int | None = None
+        self._finishing = False
 
     @property
     def in_flight_count(self) -> int:
@@ -334,11 +335,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._shared.budget.give(slot.size)
             slot.size = 0
             return
-        if self._slots[0] is slot:
-            self._answer_front()
-            self._flush()
-            if self._held_back:
-                self._go_on()
+        if self._slots[0] is slot and not self._finishing:
+            # One sync finishes many requests in one turn of the loop: their answers leave with one write.
+            self._finishing = True
+            asyncio.get_running_loop().call_soon(self._answer_finished)
+
+    def _answer_finished(self) -> None:
+        self._finishing = False
+        if self._closed:
+            return
+        self._answer_front()
+        self._flush()
+        if self._held_back:
+            self._go_on()
 
     def _answer_front(self) -> None:
         """Put every answer that has nothing unfinished ahead of it."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from headrace.cluster.catalog import NodeAddress
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.counters import KafkaCounters
+from headrace.gateways.kafka.deadlines import Deadlines
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.metadata_cache import MetadataCache
@@ -33,6 +34,7 @@ class Context:
         # Incremental changes read a topic's settings and write them back: one at a time.
         self.altering = asyncio.Lock()
         self.metadata_cache = MetadataCache(limits.metadata_answers_max)
+        self.deadlines = Deadlines(clock)
         self._work: set[asyncio.Task[Any]] = set()
 
     def this_node(self) -> NodeAddress:

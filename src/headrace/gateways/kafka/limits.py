@@ -20,7 +20,7 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     receive_bytes: int = 64 * KIB
 
     # One connection's requests that are not answered yet; above either, it is not read.
-    requests_in_flight_max: int = 256
+    requests_in_flight_max: int = 4096
     requests_in_flight_bytes_max: int = 64 * MIB
 
     # Answers that the peer has not taken: above the first its requests wait, above the second it is disconnected.

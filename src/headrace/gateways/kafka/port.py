@@ -1,12 +1,12 @@
 """What this gateway asks of the broker: the one border that it calls across."""
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched
 from headrace.broker.partition import Appended
+from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
 from headrace.model.ids import Epoch, NodeId, Offset, PartitionId
 from headrace.model.topic import Topic
@@ -34,8 +34,8 @@ class PartitionPort(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    def append(self, records: memoryview) -> "asyncio.Future[Appended]":
-        """Store a record set. The frame that it is a view of belongs to the partition until the future is done."""
+    def append(self, records: memoryview) -> Promise[Appended]:
+        """Store a record set. The frame that it is a view of belongs to the partition until the promise is."""
 
     def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]: ...
 

@@ -11,14 +11,14 @@ connection, as Kafka does, so that the client at least looks again.
 Transactional producing is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final).
 """
 
-import asyncio
 from functools import partial
 
 from headrace.broker.partition import Appended
+from headrace.broker.promise import Promise
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Reply
 from headrace.gateways.kafka.context import Context, RawApi
+from headrace.gateways.kafka.deadlines import Deadline
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
-from headrace.host.clock import Timer
 from headrace.model.errors import InvalidNameError, InvalidRecordError, TimedOutError
 from headrace.model.names import INTERNAL_NAMES
 from headrace.wire.kafka.frame import RequestHeader
@@ -38,11 +38,11 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     pending = PendingProduce(context, header, request)
     for at, record_set in enumerate(request.record_sets):
         try:
-            future = _append(context, record_set)
+            promise = _append(context, record_set)
         except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
             pending.fail(at, error)
         else:
-            pending.wait_for(at, future)
+            promise.then(partial(pending.take, at))
     return pending.reply()
 
 
@@ -57,7 +57,7 @@ def _find_refusal(request: ProduceRequest) -> RefusedError | None:
     return None
 
 
-def _append(context: Context, record_set: RecordSet) -> "asyncio.Future[Appended]":
+def _append(context: Context, record_set: RecordSet) -> Promise[Appended]:
     topic = record_set.topic
     if topic in INTERNAL_NAMES:
         raise InvalidNameError(f"{topic} is a topic of headrace's own; clients may read it and not write to it")
@@ -70,7 +70,7 @@ def _append(context: Context, record_set: RecordSet) -> "asyncio.Future[Appended
 class PendingProduce:
     """One request on its way through its partitions."""
 
-    __slots__ = ("_context", "_deferred", "_error", "_header", "_left", "_request", "_results", "_timer")
+    __slots__ = ("_context", "_deadline", "_deferred", "_error", "_header", "_left", "_request", "_results")
 
     def __init__(self, context: Context, header: RequestHeader, request: ProduceRequest) -> None:
         self._context = context
@@ -80,23 +80,14 @@ class PendingProduce:
         self._left = len(request.record_sets)
         self._deferred: Deferred | None = None
         self._error: BaseException | None = None
-        self._timer: Timer | None = None
+        self._deadline: Deadline | None = None
 
-    def wait_for(self, at: int, future: "asyncio.Future[Appended]") -> None:
-        if future.done():
-            self._take(at, future)
-        else:
-            future.add_done_callback(partial(self._take, at))
-
-    def _take(self, at: int, future: "asyncio.Future[Appended]") -> None:
-        if future.cancelled():
-            self.fail(at, TimedOutError("the append was cut off; it may be stored, so look before you repeat it"))
-            return
-        error = future.exception()
+    def take(self, at: int, promise: Promise[Appended]) -> None:
+        error = promise.exception()
         if error is not None:
             self.fail(at, error)
             return
-        appended = future.result()
+        appended = promise.result()
         record_set = self._request.record_sets[at]
         self._put(
             at,
@@ -124,8 +115,8 @@ class PendingProduce:
         self._results[at] = result
         self._left -= 1
         if not self._left and self._deferred is not None:
-            if self._timer is not None:
-                self._timer.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
             self._deferred.finish(self._outcome())
 
     def reply(self) -> Reply:
@@ -137,7 +128,7 @@ class PendingProduce:
         limit_ms = self._context.limits.produce_timeout_ms_max
         timeout_ms = min(max(self._request.timeout_ms, 1), limit_ms)
         self._deferred = Deferred()
-        self._timer = self._context.clock.call_later(timeout_ms, partial(self._time_out, timeout_ms))
+        self._deadline = self._context.deadlines.add(timeout_ms, partial(self._time_out, timeout_ms))
         return self._deferred
 
     def _time_out(self, timeout_ms: int) -> None:

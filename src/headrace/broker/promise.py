@@ -1,0 +1,69 @@
+"""A result that will come, for the road of every message.
+
+It does what the sender's side needs of an asyncio future and costs a fifth: whoever listens is called in the turn in
+which the result comes, not a turn later, because nothing between a partition and its gateway waits for anything. Code
+off that road awaits it like any other awaitable.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Promise(Generic[T]):
+    """Kept or broken once, with at most one listener."""
+
+    __slots__ = ("_error", "_is_done", "_listener", "_result")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._result: T | None = None
+        self._error: Exception | None = None
+        self._listener: Callable[[Promise[T]], None] | None = None
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def keep(self, result: T) -> None:
+        self._result = result
+        self._finish()
+
+    def fail(self, error: Exception) -> None:
+        """Break it, unless it is done: the first word counts."""
+        if not self._is_done:
+            self._error = error
+            self._finish()
+
+    def _finish(self) -> None:
+        assert not self._is_done, "a promise is kept once"
+        self._is_done = True
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            listener(self)
+
+    def exception(self) -> Exception | None:
+        assert self._is_done
+        return self._error
+
+    def result(self) -> T:
+        assert self._is_done
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # kept with a T
+
+    def then(self, listener: Callable[["Promise[T]"], None]) -> None:
+        """Call once it is done; at once if it is."""
+        assert self._listener is None, "one listener"
+        if self._is_done:
+            listener(self)
+        else:
+            self._listener = listener
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._is_done:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.then(lambda _: None if woken.done() else woken.set_result(None))
+            yield from woken.__await__()
+        return self.result()
