@@ -151,7 +151,32 @@ def test_acknowledged_data_survives_a_failed_sync_a_restart_and_then_a_loss_of_p
     run(main())
 
 
-def test_a_sync_that_fails_during_recovery_stops_the_start_and_is_not_believed_at_the_next() -> None:
+def test_the_journal_file_that_a_broken_log_needs_is_not_written_over() -> None:
+    async def main() -> None:
+        for seed in range(6):
+            world = new_world(2)
+            await world.start()
+            for number in range(4):
+                world.append(0, [b"only in the journal %d" % number])
+                await world.settle()
+            world.disk.fail("fdatasync", path_part=world.directory(0), times=-1)
+            for _ in range(80):  # the journal goes round, and its first file wants this partition synced
+                world.append(1, [b"x" * 900])
+                await world.settle()
+            check_offline(world, 0)
+            assert world.promised_end == {partition_id(0): 4, partition_id(1): 80}
+            world.abandon()
+            world.disk.heal()
+            world.disk.crash(random.Random(seed))
+            heir = successor(world, world.disk)
+            await heir.start()
+            await check_promises(heir)
+            heir.abandon()
+
+    run(main())
+
+
+def test_a_sync_that_fails_during_recovery_refuses_the_partition_and_is_not_believed_at_the_next_start() -> None:
     async def main() -> None:
         world = new_world(1)
         await world.start()
