@@ -230,14 +230,14 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(number: int, durab
     async def main() -> None:
         world = World(SimulatedDisk(), {partition_id(0): topic_config(durability)})
         await world.start()
-        world.append(0, [b"first"])
+        world.append(0, [b"first"], may_defer=False)
         await world.settle()
         log = world.log()
         before, size = world.disk.files(), log.active.size
         world.disk.short_writes = lambda size: size // 2 or 1
         world.disk.fail("pwritev", nth=2, error=number, path_part=".log")
         with pytest.raises(DiskFullError, match="nothing of this send was stored"):
-            world.append(0, [b"half of it"] * 4)
+            world.append(0, [b"half of it"] * 4, may_defer=False)
         world.disk.heal()
         assert (log.end_offset, log.active.size) == (1, size)
         assert world.disk.files()[log.active.path] == before[log.active.path]
@@ -255,13 +255,13 @@ def test_a_write_that_fails_and_cannot_be_cut_back_breaks_the_log() -> None:
     async def main() -> None:
         world = new_world(1)
         await world.start()
-        world.append(0, [b"first"])
+        world.append(0, [b"first"], may_defer=False)
         await world.settle()
         world.disk.short_writes = lambda size: size // 2 or 1
         world.disk.fail("pwritev", nth=2, error=errno.ENOSPC, path_part=".log")
         world.disk.fail("truncate", path_part=".log")
         with pytest.raises(PartitionOfflineError):
-            world.append(0, [b"half of it"] * 4)
+            world.append(0, [b"half of it"] * 4, may_defer=False)
         check_offline(world, 0)
         world.disk.heal()
         world.sent[partition_id(0)] = {0: b"first"}
@@ -326,5 +326,48 @@ def test_a_checkpoint_that_fails_loses_nothing_and_the_next_one_succeeds(operati
             assert world.log().was_clean
             await check_promises(world)
             world.abandon()
+
+    run(main())
+
+
+def test_deferred_batches_are_read_before_they_are_written_and_written_once_for_many() -> None:
+    async def main() -> None:
+        world = new_world(1)
+        await world.start()
+        world.disk.calls.clear()
+        for number in range(20):
+            world.append(0, [b"%d" % number])
+            await world.settle()
+        assert world.disk.calls["pwritev"] == 20, "the journal alone"
+        assert world.promised_end[partition_id(0)] == 20
+        assert len(await world.read_all(0)) == 20
+        assert world.disk.calls["pwritev"] == 21, "and the segment, when somebody reads"
+        await check_promises(world)
+        world.abandon()
+
+    run(main())
+
+
+def test_deferred_batches_that_the_disk_does_not_take_break_the_log_and_come_back_from_the_journal() -> None:
+    async def main() -> None:
+        world = new_world(2)
+        await world.start()
+        for number in range(5):
+            world.append(0, [b"%d" % number])
+        await world.settle()
+        assert world.promised_end[partition_id(0)] == 5
+        world.disk.fail("pwritev", error=errno.ENOSPC, times=-1, path_part=".log")
+        with pytest.raises(PartitionOfflineError):
+            await world.read_all(0)
+        check_offline(world, 0)
+        world.disk.heal()
+        world.append(1, [b"the other goes on"])
+        await world.settle()
+        heir = successor(world, world.disk)
+        world.abandon()
+        await heir.start()
+        await check_promises(heir)
+        assert len(await heir.read_all(0)) == 5
+        heir.abandon()
 
     run(main())

@@ -200,7 +200,7 @@ def test_a_file_with_unsynced_bytes_stays_open_however_many_are_read() -> None:
         world = World(disk, {partition_id(index): topic_config() for index in range(12)})
         await world.start()
         path = world.log(0).active.path
-        world.append(0, [b"x" * 100])
+        world.append(0, [b"x" * 100], may_defer=False)
         await world.settle()
         held = world.store.files.get(path)
         for index in range(1, 12):

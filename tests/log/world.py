@@ -91,14 +91,19 @@ class World:
     def log(self, index: int = 0) -> PartitionLog:
         return self.store.logs[partition_id(index)]
 
-    def append(self, index: int, values: Sequence[bytes], *, timestamp_ms: int | None = None) -> Offset:
+    def append(
+        self, index: int, values: Sequence[bytes], *, timestamp_ms: int | None = None, may_defer: bool = True
+    ) -> Offset:
         """Append without waiting; the promise comes when the loop has turned."""
         log = self.log(index)
         batch = make_batch(values, timestamp_ms=self.clock.wall_ms() if timestamp_ms is None else timestamp_ms)
-        (base,) = log.append([batch], epoch=self.epoch, now_ms=self.clock.wall_ms())
+        is_fsync = log.config.durability is Durability.FSYNC
+        takes_journal = self.store.committer.takes_journal(log, len(batch.data), log.end_offset)
+        defer = may_defer and is_fsync and takes_journal
+        (base,) = log.append([batch], epoch=self.epoch, now_ms=self.clock.wall_ms(), defer=defer)
         for delta, value in enumerate(values):
             self.sent[log.id][base + delta] = value
-        if log.config.durability is Durability.FSYNC:
+        if is_fsync:
             self.store.committer.commit(log, base, [batch.data], len(batch.data))
         return base
 

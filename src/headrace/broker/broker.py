@@ -13,7 +13,7 @@ from headrace.broker.config import BrokerConfig
 from headrace.broker.fetch import Fetch, Fetched, Fetcher
 from headrace.broker.partition import Partition
 from headrace.cluster.admin import Admin
-from headrace.cluster.catalog import Catalog, CatalogChange, NodeAddress, TopicChanged
+from headrace.cluster.catalog import Catalog, CatalogChange, NodeAddress, TopicChanged, TopicDeleted
 from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.threads import Threads
@@ -59,6 +59,8 @@ class Broker:
         self._disk = disk
         self._threads = threads
         self._partitions: dict[PartitionId, Partition] = {}
+        # The same by topic name and by topic id, for every produce and fetch.
+        self._by_place: dict[tuple[str | UUID, int], Partition] = {}
         # Topics whose files are being made or removed, and the end of that.
         self._busy: dict[str, asyncio.Future[None]] = {}
         self._producer_ids: Iterable[int] = iter(())
@@ -86,6 +88,9 @@ class Broker:
         if partition.end_offset:
             await self._threads.run(partition.restore_folds)
         self._partitions[id] = partition
+        topic = self.catalog.topics_by_id.get(id.topic_id)
+        if topic is not None:
+            self._by_place[topic.name, id.partition] = self._by_place[topic.id, id.partition] = partition
 
     # Where things are.
 
@@ -101,12 +106,12 @@ class Broker:
         raise UnknownTopicIdError(f"no topic has the id {topic}; it was deleted, refresh metadata")
 
     def partition(self, topic: str | UUID, index: int) -> Partition:
-        found = self.topic(topic)
-        id = PartitionId(found.id, index)
-        partition = self._partitions.get(id)
+        partition = self._by_place.get((topic, index))
         if partition is not None:
             partition.log.check_usable()
             return partition
+        found = self.topic(topic)
+        id = PartitionId(found.id, index)
         if refused := self._logs.refused.get(id):
             raise PartitionOfflineError(f"{found.name}-{index} could not be opened: {refused}") from refused
         raise UnknownTopicError(f"topic {found.name} has partitions 0 to {found.partition_count - 1}, not {index}")
@@ -227,6 +232,10 @@ class Broker:
         return [id for id in ids if id not in self._partitions and id not in self._logs.refused]
 
     def _topic_changed(self, change: CatalogChange) -> None:
+        if isinstance(change, TopicDeleted):
+            for index in range(change.topic.partition_count):
+                self._by_place.pop((change.topic.name, index), None)
+                self._by_place.pop((change.topic.id, index), None)
         if isinstance(change, TopicChanged):
             for index in range(change.topic.partition_count):
                 partition = self._partitions.get(PartitionId(change.topic.id, index))

@@ -219,12 +219,14 @@ class Partition:
     def _write(self, fresh: list[Incoming]) -> None:
         base_offset = self.log.end_offset
         now_ms = self._clock.wall_ms()
-        offsets = self.log.append(fresh, epoch=self.epoch, now_ms=now_ms)
+        buffers = [batch.data for batch in fresh]
+        size = sum(map(len, buffers))
+        fsync = self.log.config.durability is Durability.FSYNC
+        defer = fsync and self._store.committer.takes_journal(self.log, size, base_offset)
+        offsets = self.log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer)
         for batch, offset in zip(fresh, offsets, strict=True):
             self._producers.apply(batch.header, base_offset=offset, seen_ms=now_ms)
-        if self.log.config.durability is Durability.FSYNC:
-            buffers = [batch.data for batch in fresh]
-            size = sum(len(buffer) for buffer in buffers)
+        if fsync:
             self._store.committer.commit(self.log, base_offset, buffers, size)
 
     def _advance(self) -> None:

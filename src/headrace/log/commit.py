@@ -19,8 +19,10 @@ from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
 from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry
+from headrace.log.pace import Pace
 from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
+from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset, PartitionId
 
 # One write takes at most this part of a journal file, however many partitions were written to in a turn.
@@ -43,6 +45,12 @@ class SyncTime:
     def add(self, elapsed_us: int) -> None:
         self.counts[bisect_left(self.BOUNDS_US, elapsed_us)] += 1
         self.sum_us += elapsed_us
+
+
+# A sync has its price in threads woken and turns of the loop. With so many partitions in one write, the next waits
+# this much longer for company.
+_BUSY_COUNT = 8
+_GATHER_MS = 1
 
 
 class SyncStats:
@@ -97,26 +105,33 @@ class Committer:
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
+        self._switched_ms = clock.monotonic_ms()
+        self.pace = Pace(clock)
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
         """Make an append durable. The log's listener is called when it is."""
-        group = self._groups.get(log)
-        size_all = size if group is None else size + group.size
-        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
-        if not fits or log in self._direct or log.covered_offset != base_offset:
+        if not self.takes_journal(log, size, base_offset):
             self._groups.pop(log, None)
             self._go_direct(log)
             return
+        group = self._groups.get(log)
         if group is None:
             group = self._groups[log] = Group(base_offset)
         group.buffers.extend(buffers)
-        group.size = size_all
+        group.size += size
         group.end_offset = log.end_offset
         log.covered_offset = log.end_offset
         if not self._journal_runs:
             self._journal_runs = True
             # Not at once: the other partitions that were written in this turn of the loop join.
             self._loop.call_soon(self._start_journal)
+
+    def takes_journal(self, log: PartitionLog, size: int, base_offset: Offset) -> bool:
+        """Whether an append of this size at this offset will be made durable by the journal."""
+        group = self._groups.get(log)
+        size_all = size if group is None else size + group.size
+        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
+        return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
         log.covered_offset = log.end_offset
@@ -142,7 +157,11 @@ class Committer:
         async with self.lock(log):
             if log.broken is not None:
                 return
-            plan = log.plan_flush()
+            try:
+                plan = log.plan_flush()
+            except HeadraceError:  # what was deferred could not be written, and the log is broken now
+                log.listener()
+                return
             failure: Exception | None = None
             if plan.files or plan.directory:
                 began_us = self._clock.monotonic_us()
@@ -184,6 +203,8 @@ class Committer:
                 self._writing = groups
                 if self._journal_failure is None:
                     await self._write_groups(groups)
+                    if len(groups) >= _BUSY_COUNT and self._groups:
+                        await self._clock.sleep(_GATHER_MS)
                 else:
                     for log in groups:
                         self._go_direct(log)
@@ -229,17 +250,27 @@ class Committer:
                 log.listener()
 
     async def _switch(self) -> None:
-        while not self._journal.can_switch():
-            self._file_freed.clear()
-            await self._file_freed.wait()
+        if not self._journal.can_switch():
+            self.pace.hurry()
+            while not self._journal.can_switch():
+                self._file_freed.clear()
+                await self._file_freed.wait()
+            self.pace.relax()
         full = await self._threads.run(self._journal.switch)
         logs, self._journaled = self._journaled, set()
-        self._spawn(self._sync_behind(full, logs))
+        now_ms = self._clock.monotonic_ms()
+        filled_ms, self._switched_ms = now_ms - self._switched_ms, now_ms
+        self._spawn(self._sync_behind(full, logs, filled_ms))
 
-    async def _sync_behind(self, generation: int, logs: set[PartitionLog]) -> None:
-        """Sync what a full journal file speaks for, so that it can be written over."""
+    async def _sync_behind(self, generation: int, logs: set[PartitionLog], filled_ms: int) -> None:
+        """Sync what a full journal file speaks for, so that it can be written over.
+
+        A thousand syncs at once would hold up those that somebody waits for, so they are spread over half of the time
+        that the file took to fill.
+        """
         for log in logs:
             await self.flush(log)
+            await self.pace.pause(filled_ms / 2 / len(logs))
         if all(log.broken is None or log.is_deleted for log in logs):
             self._journal.release(generation)
         else:

@@ -115,6 +115,7 @@ class LogStore:
     async def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop."""
         self._is_stopping = True
+        self.committer.pace.hurry()
         for pause in self._pauses:
             pause.set()
         while self._tasks:
@@ -204,7 +205,7 @@ class LogStore:
 
     def admits(self, partition_log: PartitionLog) -> bool:
         """Whether an append may be written now: unsynced files stay open, and only so many may (failure row 25)."""
-        return not partition_log.active.is_synced or self.files.has_room
+        return partition_log.active.is_held or self.files.has_room
 
     def call_when_admitted(self, callback: Callable[[], None]) -> None:
         """Sync some logs to free their files, and call back, in order, as that succeeds."""
@@ -277,7 +278,11 @@ class LogStore:
         async with self.committer.lock(partition_log):
             if partition_log.broken is not None:
                 return False
-            flush = partition_log.plan_flush()
+            try:
+                flush = partition_log.plan_flush()
+            except HeadraceError:  # what was deferred could not be written, and the log is broken now
+                partition_log.listener()
+                return False
             plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))

@@ -28,7 +28,7 @@ from headrace.log.index import SparseIndex
 from headrace.log.reader import Blocking, Located, Reads, Slice, find_offset, find_time, read_batches
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import NO_TIMESTAMP, BatchHeader, assign
+from headrace.model.batch import NO_TIMESTAMP, BatchHeader, Buffer, assign
 from headrace.model.errors import (
     DiskFullError,
     OffsetOutOfRangeError,
@@ -40,6 +40,9 @@ from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
 
 _logger = logging.getLogger(__name__)
+
+# Deferred batches of one partition. All partitions' together are bounded by the journal, which holds them too.
+_TAIL_COUNT_MAX = 1000
 
 # Closed segments whose index stays in memory, for each partition.
 _INDEX_COUNT_MAX = 4
@@ -142,9 +145,8 @@ class PartitionLog:
             if not self.is_deleted:
                 _logger.critical("partition is offline", extra={"directory": self.directory, "error": str(error)})
         for segment in self.segments:
-            if not segment.is_synced:
-                segment.is_synced = True
-                self.files.release(segment.path)
+            segment.tail = []
+            self._let_close(segment)
 
     def delete(self) -> None:
         """Refuse everything from now on; the caller moves the directory away."""
@@ -162,10 +164,12 @@ class PartitionLog:
 
     # Append.
 
-    def append(self, batches: Sequence[Incoming], *, epoch: Epoch, now_ms: int) -> list[Offset]:
+    def append(self, batches: Sequence[Incoming], *, epoch: Epoch, now_ms: int, defer: bool = False) -> list[Offset]:
         """Give offsets to batches and write them to the page cache in one call; return their base offsets.
 
-        All or nothing: on an error the file is as it was, or the log is broken.
+        All or nothing: on an error the file is as it was, or the log is broken. With `defer` the bytes stay in memory
+        for now, since the caller makes them durable in the journal before anybody is told of them: a thousand
+        partitions with a trickle each are then written when there is something to write, or somebody reads.
         """
         self.check_usable()
         size = sum(len(batch.data) for batch in batches)
@@ -181,7 +185,13 @@ class PartitionLog:
             assign(data, 0, offset, epoch)
             offsets.append(offset)
             offset = Offset(offset + header.last_offset_delta + 1)
-        self._write(segment, [batch.data for batch in batches])
+        if defer:
+            # Copied, because what arrived is a small piece of a frame that may be large.
+            segment.tail += [bytes(batch.data) for batch in batches]
+            segment.is_synced = False
+        else:
+            self.write_tail()
+            self._write(segment, [batch.data for batch in batches])
         index, position = segment.index, segment.size
         assert index is not None
         self.epochs.assign(epoch, self.end_offset)
@@ -192,6 +202,8 @@ class PartitionLog:
         segment.size = position
         segment.next_offset = self.end_offset = offset
         self.bytes_since_checkpoint += size
+        if len(segment.tail) >= _TAIL_COUNT_MAX:
+            self.write_tail()
         return offsets
 
     def append_stored(self, header: BatchHeader, data: memoryview, *, now_ms: int) -> None:
@@ -199,12 +211,27 @@ class PartitionLog:
         assert header.base_offset == self.end_offset, f"{header.base_offset} does not follow {self.end_offset}"
         self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms)
 
-    def _write(self, segment: Segment, buffers: list[memoryview]) -> None:
+    def write_tail(self) -> None:
+        """Write what was deferred. These bytes were promised: a disk that does not take them breaks the log."""
+        segment = self.active
+        if not segment.tail:
+            return
+        tail, segment.tail = segment.tail, []
+        position = segment.size
+        segment.size -= sum(map(len, tail))
         try:
-            if segment.is_synced:
+            self._write(segment, tail)
+        except (DiskFullError, OverloadedError) as error:
+            self.fail(error)
+            self.check_usable()
+        segment.size = position
+
+    def _write(self, segment: Segment, buffers: Sequence[Buffer]) -> None:
+        try:
+            if not segment.is_held:
                 # Held open while it has unsynced bytes: see files.py.
                 self.files.hold(segment.path)
-                segment.is_synced = False
+                segment.is_held, segment.is_synced = True, False
             file = self.files.get(segment.path)
         except OSError as error:
             raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
@@ -226,6 +253,7 @@ class PartitionLog:
 
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment at the end."""
+        self.write_tail()
         segment = Segment(
             self.directory, self.end_offset, index=SparseIndex(self.config.index_interval_bytes), created_ms=now_ms
         )
@@ -244,6 +272,7 @@ class PartitionLog:
     def plan_flush(self) -> FlushPlan:
         """What to sync so that everything appended so far is durable in the segments."""
         self.check_usable()
+        self.write_tail()
         dirty = [segment for segment in self.segments if not segment.is_synced]
         return FlushPlan(
             upto=self.end_offset,
@@ -258,8 +287,7 @@ class PartitionLog:
         for segment, size in plan.sizes:
             self.files.release(segment.path)
             if error is None and segment.size == size and not segment.is_synced:
-                segment.is_synced = True
-                self.files.release(segment.path)
+                self._let_close(segment)
         if error is not None:
             self.fail(error)
             return
@@ -278,6 +306,7 @@ class PartitionLog:
                 start=self.start_offset,
                 end=self.end_offset,
             )
+        self.write_tail()
         at = self._floor(offset)
         while offset < upto and at < len(self.segments):
             segment = self.segments[at]
@@ -309,6 +338,7 @@ class PartitionLog:
     def find_time(self, timestamp_ms: int, *, upto: Offset, from_offset: Offset | None = None) -> Reads[Located | None]:
         """The first batch below `upto` that says it holds a message at or after a time, and ends after an offset."""
         self.check_usable()
+        self.write_tail()
         offset = self.start_offset if from_offset is None else from_offset
         for segment in list(self.segments[self._floor(offset) :]):
             if segment.is_empty:
@@ -322,6 +352,7 @@ class PartitionLog:
 
     def locate(self, offset: Offset) -> Reads[Located | None]:
         """The batch that holds an offset."""
+        self.write_tail()
         segment = self.segments[self._floor(offset)]
         yield from self._need_index(segment)
         return (yield from find_offset(segment, offset))
@@ -386,7 +417,12 @@ class PartitionLog:
         return later
 
     def _let_go(self, segment: Segment) -> None:
-        if not segment.is_synced:
-            segment.is_synced = True
-            self.files.release(segment.path)
+        self._let_close(segment)
         self.files.close(segment.path)
+
+    def _let_close(self, segment: Segment) -> None:
+        """A segment has no unsynced bytes any more, or none that matter."""
+        segment.is_synced = True
+        if segment.is_held:
+            segment.is_held = False
+            self.files.release(segment.path)

@@ -31,11 +31,13 @@ class Segment:
         "base_offset",
         "created_ms",
         "index",
+        "is_held",
         "is_synced",
         "next_offset",
         "path",
         "size",
         "stem",
+        "tail",
     )
 
     def __init__(self, directory: str, base_offset: Offset, *, index: SparseIndex | None, created_ms: int) -> None:
@@ -47,6 +49,8 @@ class Segment:
         self.index = index  # None until it is needed, for a closed segment
         self.created_ms = created_ms
         self.is_synced = True
+        self.is_held = False  # its file is kept open, because it has unsynced bytes
+        self.tail: list[bytes] = []  # batches at its end that are not in the file yet
         # Ranges of bytes whose checksums were seen to be right since the segment was opened: [start, end, start, …]
         self._verified: list[int] = []
         self._hints: dict[Offset, int] = {}

@@ -30,6 +30,14 @@ _RESULT = Struct(">ihqq")
 _RESULT_AND_START = Struct(">ihqqq")
 _LEADER = Struct(">ii")
 
+# Names up to here have a length of one byte in the flexible encoding.
+_SHORT_NAME_MAX = 126
+# A single answer's parts before and behind the topic's name: length, correlation id, tags, topic count, name length;
+# partition count, the result, no errors of records, no message, tags of partition and topic, throttle time, tags.
+_SINGLE_HEAD = Struct(">iibBB")
+_SINGLE_REST = Struct(">BihqqqBBBBiB")
+_SINGLE_SIZE = _SINGLE_HEAD.size + _SINGLE_REST.size - INT32.size
+
 
 class RecordSet(NamedTuple):
     topic: str | UUID  # the name up to version 12, the id from 13
@@ -69,6 +77,10 @@ class Endpoint(NamedTuple):
 
 def read_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
     """Parse the body that begins at a position of the frame."""
+    if FLEXIBLE_FROM <= version < TOPIC_IDS_FROM:
+        single = _read_single(frame, position)
+        if single is not None:
+            return single
     reader = FlexibleReader(frame, position) if version >= FLEXIBLE_FROM else Reader(frame, position)
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fixed(_ACKS_AND_TIMEOUT)
@@ -79,6 +91,42 @@ def read_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
         _read_classic(reader, memoryview(frame), record_sets)
     reader.end_message()
     return ProduceRequest(transactional_id, acks, timeout_ms, record_sets)
+
+
+def _read_single(frame: Buffer, position: int) -> ProduceRequest | None:
+    """The request of one batch for one partition, without a transactional id: what librdkafka sends for each batch.
+
+    None for anything else, and for anything odd: the general way will parse it, or say what is wrong with it.
+    """
+    size = len(frame)
+    if size < position + 15 or frame[position] != 0 or frame[position + 7] != 2:
+        return None
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, position + 1)
+    name_size = frame[position + 8] - 1
+    name_at = position + 9
+    at = name_at + name_size
+    if not 0 < name_size <= _SHORT_NAME_MAX or size < at + 9 or frame[at] != 2:
+        return None
+    (index,) = INT32.unpack_from(frame, at + 1)
+    at += 5
+    records_size, shift = 0, 0
+    while True:
+        byte = frame[at]
+        at += 1
+        records_size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 28 or at >= size:
+            return None
+    end = at + records_size - 1
+    if records_size < 1 or end + 3 != size or frame[end : end + 3] != b"\x00\x00\x00":
+        return None
+    try:
+        topic = str(frame[name_at : name_at + name_size], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    return ProduceRequest(None, acks, timeout_ms, [RecordSet(topic, index, memoryview(frame)[at:end])])
 
 
 def _read_classic(reader: Reader, view: memoryview, record_sets: list[RecordSet]) -> None:
@@ -123,6 +171,10 @@ def write_response(
 
     Neighbouring results of one topic are answered under one topic, as they were asked.
     """
+    if len(results) == 1 and FLEXIBLE_FROM <= version < TOPIC_IDS_FROM and not endpoints:
+        single = _write_single(results[0], correlation_id, throttle_ms)
+        if single is not None:
+            return single
     flexible = version >= FLEXIBLE_FROM
     writer = FlexibleWriter() if flexible else Writer()
     writer.put(b"")  # the length's place
@@ -142,6 +194,23 @@ def write_response(
     header = INT32.pack(correlation_id) + (b"\x00" if flexible else b"")
     writer.pieces[0] = INT32.pack(len(header) + sum(map(len, writer.pieces))) + header
     return writer.getvalue()
+
+
+def _write_single(result: ProduceResult, correlation_id: int, throttle_ms: int) -> bytes | None:
+    """The answer to one batch that was stored; None for any other."""
+    topic, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch = result
+    if error_code or message is not None or (leader_id, leader_epoch) != (-1, -1) or not isinstance(topic, str):
+        return None
+    name = topic.encode()
+    if len(name) > _SHORT_NAME_MAX:
+        return None
+    return b"".join(
+        (
+            _SINGLE_HEAD.pack(_SINGLE_SIZE + len(name), correlation_id, 0, 2, len(name) + 1),
+            name,
+            _SINGLE_REST.pack(2, index, 0, base_offset, append_time_ms, start, 1, 0, 0, 0, throttle_ms, 0),
+        )
+    )
 
 
 def write_topic(writer: Writer, topic: str | UUID, *, by_id: bool) -> None:
