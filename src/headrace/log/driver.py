@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -122,6 +123,9 @@ class LogStore:
             await asyncio.wait(self._tasks)
         shutdown_id = str(self._rand.uuid())
         for partition_log in self.logs.values():
+            with suppress(HeadraceError):  # a log that its disk fails now says so itself
+                partition_log.write_tail()
+                partition_log.give_back_reserve()
             await self.checkpoint(partition_log, shutdown_id=shutdown_id)
         is_clean = all(partition_log.broken is None for partition_log in self.logs.values()) and not self.refused
         await self._sync_threads.run(lambda: self._startup.leave(shutdown_id if is_clean else ""))

@@ -44,6 +44,10 @@ _logger = logging.getLogger(__name__)
 # Deferred batches of one partition. All partitions' together are bounded by the journal, which holds them too.
 _TAIL_COUNT_MAX = 1000
 
+# A partition that is written to in pieces of the first size has blocks reserved for it, so many bytes at a time.
+_RESERVE_FROM_BYTES = 256 * 1024
+_RESERVE_BYTES = 32 * 1024 * 1024
+
 # Closed segments whose index stays in memory, for each partition.
 _INDEX_COUNT_MAX = 4
 
@@ -236,6 +240,10 @@ class PartitionLog:
         except OSError as error:
             raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
         try:
+            size = sum(map(len, buffers))
+            if size >= _RESERVE_FROM_BYTES and segment.size + size > segment.reserved_end:
+                segment.reserved_end = segment.size + max(_RESERVE_BYTES, size)
+                file.reserve(segment.size, segment.reserved_end - segment.size)
             write_fully(file, buffers, segment.size)
         except OSError as error:
             try:
@@ -254,6 +262,7 @@ class PartitionLog:
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment at the end."""
         self.write_tail()
+        self.give_back_reserve()
         segment = Segment(
             self.directory, self.end_offset, index=SparseIndex(self.config.index_interval_bytes), created_ms=now_ms
         )
@@ -266,6 +275,16 @@ class PartitionLog:
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         return segment
+
+    def give_back_reserve(self) -> None:
+        """Free the blocks behind the end: nothing more is written to this segment, for now or for ever."""
+        segment = self.active
+        if segment.reserved_end > segment.size:
+            segment.reserved_end = 0
+            try:
+                self.files.get(segment.path).truncate(segment.size)
+            except OSError as error:
+                raise DiskFullError(f"{segment.path} could not be closed: {error.strerror}; retry") from error
 
     # Flush.
 

@@ -214,7 +214,8 @@ def _recover(
         # From the last one back, so that a crash in between leaves no hole that looks like a log.
         for segment in reversed(torn):
             opening.trash.take_segment(segment.stem)
-        cut_file(opening.disk, last.path, last.size)
+    # Also where nothing is torn: blocks may be reserved behind the end.
+    cut_file(opening.disk, last.path, last.size)
     if is_doubtful:
         doubt.take_mark(opening.disk, directory)
     # The same holds for the segments' names.

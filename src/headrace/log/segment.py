@@ -35,6 +35,7 @@ class Segment:
         "is_synced",
         "next_offset",
         "path",
+        "reserved_end",
         "size",
         "stem",
         "tail",
@@ -48,6 +49,7 @@ class Segment:
         self.path = self.stem + LOG_SUFFIX
         self.index = index  # None until it is needed, for a closed segment
         self.created_ms = created_ms
+        self.reserved_end = 0  # bytes of the file up to here have their blocks
         self.is_synced = True
         self.is_held = False  # its file is kept open, because it has unsynced bytes
         self.tail: list[bytes] = []  # batches at its end that are not in the file yet

@@ -111,6 +111,9 @@ class SimulatedFile:
             raise _error(errno.ENOSPC, self._path)
         self._image.truncate(size)
 
+    def reserve(self, position: int, size: int) -> None:
+        """Reserved blocks are not modelled: no byte is promised by them."""
+
     def close(self) -> None:
         self._enter("close")
         self._open = False
