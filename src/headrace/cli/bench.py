@@ -65,6 +65,13 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the topic that is made; may be repeated."),
 ]
+OneByOneOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-by-one",
+        help="Make a call for each message, as most programs do, instead of one for a thousand. Without --rate.",
+    ),
+]
 ClientPartitionerOption = Annotated[
     bool,
     typer.Option("--client-partitioner", help="Let the client choose partitions, instead of going round all of them."),
@@ -90,6 +97,7 @@ def produce(
     topics: TopicsOption = 1,
     settings: SetOption = None,
     client_partitioner: ClientPartitionerOption = False,
+    one_by_one: OneByOneOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,6 +126,7 @@ def produce(
         batch_messages=batch_messages,
         compression=compression.value,
         client_partitioner=client_partitioner,
+        one_by_one=one_by_one,
     )
     measured = run_produce(target, load)
     _print(measured, as_json=as_json)

@@ -58,6 +58,8 @@ class ProduceLoad(msgspec.Struct, frozen=True, kw_only=True):
     compression: str = "none"
     # Whether the client's own partitioner chooses; else messages go round all partitions.
     client_partitioner: bool = False
+    # Whether each message is a call, as most programs have it; else the client is given a thousand at a time.
+    one_by_one: bool = False
 
 
 class Percentiles(msgspec.Struct, frozen=True, kw_only=True):

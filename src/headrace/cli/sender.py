@@ -152,8 +152,14 @@ class Unpaced:
     def _send(self, count: int, now_ns: int) -> None:
         sender = self._sender
         topic, partition = sender.places[self._chunks % len(sender.places)]
-        chunk = self._chunk if count == CHUNK_MESSAGES else self._chunk[:count]
-        self._sent += sender.producer.produce_batch(topic, chunk, partition=partition, on_delivery=sender.report)
+        if self._load.one_by_one:
+            value, send = self._chunk[0]["value"], sender.producer.produce
+            for _ in range(count):
+                send(topic, value, partition=partition, on_delivery=sender.report)
+            self._sent += count
+        else:
+            chunk = self._chunk if count == CHUNK_MESSAGES else self._chunk[:count]
+            self._sent += sender.producer.produce_batch(topic, chunk, partition=partition, on_delivery=sender.report)
         self._chunks += 1
         self._waiting.append((self._sent, now_ns))
 
