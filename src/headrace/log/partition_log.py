@@ -216,19 +216,17 @@ class PartitionLog:
         self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms)
 
     def write_tail(self) -> None:
-        """Write what was deferred. These bytes were promised: a disk that does not take them breaks the log."""
+        """Write what was deferred. On an error it stays so: it is durable in the journal, and may be tried again."""
         segment = self.active
         if not segment.tail:
             return
-        tail, segment.tail = segment.tail, []
-        position = segment.size
-        segment.size -= sum(map(len, tail))
+        end = segment.size
+        segment.size -= sum(map(len, segment.tail))
         try:
-            self._write(segment, tail)
-        except (DiskFullError, OverloadedError) as error:
-            self.fail(error)
-            self.check_usable()
-        segment.size = position
+            self._write(segment, segment.tail)
+            segment.tail = []
+        finally:
+            segment.size = end
 
     def _write(self, segment: Segment, buffers: Sequence[Buffer]) -> None:
         try:
@@ -291,7 +289,12 @@ class PartitionLog:
     def plan_flush(self) -> FlushPlan:
         """What to sync so that everything appended so far is durable in the segments."""
         self.check_usable()
-        self.write_tail()
+        try:
+            self.write_tail()
+        except (DiskFullError, OverloadedError) as error:
+            # What was promised must become durable here now, and cannot. The journal is kept for the recovery.
+            self.fail(error)
+            self.check_usable()
         dirty = [segment for segment in self.segments if not segment.is_synced]
         return FlushPlan(
             upto=self.end_offset,
