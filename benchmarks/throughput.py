@@ -100,7 +100,8 @@ def run(settings: Settings) -> Report:
 
 
 def _measure_size(settings: Settings, node: Server, sink: Server, size_bytes: int) -> list[Line]:
-    turns = range(int(settings.either(5, 3 if size_bytes == GOAL_SIZE_BYTES else 1)))
+    is_goal = size_bytes == GOAL_SIZE_BYTES
+    turns = range(int(settings.either(5, 3) if is_goal else settings.either(2, 1)))
     produced: dict[tuple[str, str], list[Turn]] = {(durability, way): [] for way in WAYS for durability in DURABILITIES}
     for _ in turns:
         for (durability, way), taken in produced.items():
