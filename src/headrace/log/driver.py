@@ -116,7 +116,7 @@ class LogStore:
     async def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop."""
         self._is_stopping = True
-        self.committer.pace.hurry()
+        self.committer.pace.end()
         for pause in self._pauses:
             pause.set()
         while self._tasks:

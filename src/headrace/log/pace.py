@@ -12,7 +12,7 @@ class Pace:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._woken = asyncio.Event()
-        self._hurries = False
+        self._hurries = self._ended = False
         self._owed_ms = 0.0
 
     def hurry(self) -> None:
@@ -21,7 +21,12 @@ class Pace:
         self._woken.set()
 
     def relax(self) -> None:
-        self._hurries = False
+        self._hurries = self._ended
+
+    def end(self) -> None:
+        """End the pauses for good."""
+        self._ended = True
+        self.hurry()
 
     async def pause(self, delay_ms: float) -> None:
         self._owed_ms += delay_ms

@@ -20,10 +20,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, File, parent_directory, write_fully
-from headrace.log import doubt
+from headrace.host.disk import Disk, write_fully
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
+from headrace.log.flush_plan import FlushPlan
 from headrace.log.index import SparseIndex
 from headrace.log.reader import Blocking, Located, Reads, Slice, find_offset, find_time, read_batches
 from headrace.log.segment import Segment
@@ -57,27 +57,6 @@ class Incoming(NamedTuple):
 
     header: BatchHeader
     data: memoryview
-
-
-class FlushPlan(NamedTuple):
-    """Files to sync so that everything below `upto` is durable."""
-
-    upto: Offset
-    sizes: list[tuple[Segment, int]]
-    files: list[File]
-    active: Segment
-    directory: str | None  # to be synced too, where the active segment's name is not yet durable
-
-    def run(self, disk: Disk) -> None:
-        """Blocks. Oldest first, so that what is durable is always a prefix."""
-        try:
-            for file in self.files:
-                file.fdatasync()
-            if self.directory is not None:
-                disk.sync_directory(self.directory)
-        except OSError:
-            doubt.leave_mark(disk, parent_directory(self.active.path))
-            raise
 
 
 def _nobody() -> None:
