@@ -50,7 +50,9 @@ class SyncTime:
 # A sync has its price in threads woken and turns of the loop. With so many partitions in one write, the next waits
 # this much longer for company.
 _BUSY_COUNT = 8
-_GATHER_MS = 1
+# A segment is synced behind the journal whenever so much of it is not.
+_BEHIND_BYTES = 2 * 1024 * 1024
+_GATHER_MS = 2
 
 
 class SyncStats:
@@ -105,6 +107,8 @@ class Committer:
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
+        self._behind: dict[PartitionLog, int] = {}  # bytes that only the journal has made durable, about
+        self._trickling: set[PartitionLog] = set()
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
 
@@ -192,6 +196,7 @@ class Committer:
         async with self.lock(log):
             self._groups.pop(log, None)
             self._journaled.discard(log)
+            self._behind.pop(log, None)
         del self._locks[log.id]
 
     # The journal's lane.
@@ -248,6 +253,23 @@ class Committer:
             if log.broken is None:
                 log.durable_offset = max(log.durable_offset, group.end_offset)
                 log.listener()
+                self._count_behind(log, group.size)
+
+    def _count_behind(self, log: PartitionLog, size: int) -> None:
+        """Sync a segment behind in pieces. One sync of all that a journal file holds would take the disk for so long
+        that everybody's journal waits."""
+        behind = self._behind.get(log, 0) + size
+        self._behind[log] = behind
+        if behind >= _BEHIND_BYTES and log not in self._trickling:
+            self._trickling.add(log)
+            self._spawn(self._trickle(log))
+
+    async def _trickle(self, log: PartitionLog) -> None:
+        try:
+            self._behind[log] = 0
+            await self.flush(log)
+        finally:
+            self._trickling.discard(log)
 
     async def _switch(self) -> None:
         if not self._journal.can_switch():
@@ -269,6 +291,7 @@ class Committer:
         that the file took to fill.
         """
         for log in logs:
+            self._behind.pop(log, None)
             await self.flush(log)
             await self.pace.pause(filled_ms / 2 / len(logs))
         if all(log.broken is None or log.is_deleted for log in logs):
