@@ -38,10 +38,10 @@ class Partitioner:
         if key is not None:
             return partition_for_key(key, partition_count)
         partition = self._sticky.get(topic)
-        if partition is None or partition >= partition_count:
-            partition = int(self._rand.uniform(0, partition_count)) % partition_count
-            self._sticky[topic] = partition
-        return partition
+        if partition is None:
+            # Where a client begins is left to chance, so that many clients do not begin at one place; then it goes round.
+            partition = self._sticky[topic] = int(self._rand.uniform(0, partition_count))
+        return partition % partition_count
 
     def batch_filled(self, topic: str) -> None:
         """A batch of messages without keys is full: the next one goes elsewhere."""
