@@ -39,7 +39,7 @@ class Partitioner:
             return partition_for_key(key, partition_count)
         partition = self._sticky.get(topic)
         if partition is None:
-            # Where a client begins is left to chance, so that many clients do not begin at one place; then it goes round.
+            # Where a client begins is left to chance, so that many do not begin at one place; then it goes round.
             partition = self._sticky[topic] = int(self._rand.uniform(0, partition_count))
         return partition % partition_count
 
