@@ -117,7 +117,8 @@ def _measure_size(settings: Settings, node: Server, sink: Server, size_bytes: in
 def _produce_turn(
     settings: Settings, node: Server, sink: Server, size_bytes: int, durability: str, way: tuple[str, ...]
 ) -> Turn:
-    seconds, warmup_s = settings.either(2.5, 0.8), settings.either(0.8, 0.4)
+    # Short turns: the more is written in one, the less of its memory has been touched.
+    seconds, warmup_s = settings.either(1.0, 0.8), settings.either(0.5, 0.4)
     load = ("--size", str(size_bytes), "--seconds", str(seconds), "--warmup", str(warmup_s), *way)
     touch_memory(settings.directory / "scratch", int(TOUCHED_BYTES_PER_S * (seconds + warmup_s)))
     with new_topic(node, "produced", durability):
