@@ -1,7 +1,7 @@
 """The node's journal: one file whose sync makes the small appends of every partition durable.
 
-Syncs a second are the scarce thing. Small appends with durability `fsync` are written to their segment without a sync
-and, all of one turn together, to the journal with one. Two files are used in turn. When the active one is full, the
+Syncs a second are the scarce thing. Small appends with durability `fsync` are written, all of one turn together, to the
+journal with one sync; their segments follow behind. Two files are used in turn. When the active one is full, the
 other is taken, and the full one is free again once every segment that it speaks for was synced behind. The files are
 filled with zeros when they are made and overwritten in place ever after, so a sync has no metadata to write.
 

@@ -4,10 +4,11 @@ Theory of operation. Four offsets, in this order:
 
     start_offset <= recovery_point <= durable_offset <= end_offset
 
-Everything below `end_offset` is in the page cache, below `durable_offset` on stable storage (in the segment, or in the
-node's journal), and below `recovery_point` on stable storage in the segment itself, with a checkpoint that says so.
-Only whole batches are ever appended, so all four are batch boundaries, except that `start_offset` may stand inside a
-batch after records were deleted.
+Everything below `end_offset` is in the page cache, but for the active segment's `tail`: batches that the journal makes
+durable are kept in memory until somebody reads them, many have gathered, or they are synced. Below `durable_offset`
+everything is on stable storage (in the segment, or in the node's journal), and below `recovery_point` on stable storage
+in the segment itself, with a checkpoint that says so. Only whole batches are ever appended, so all four are batch
+boundaries, except that `start_offset` may stand inside a batch after records were deleted.
 
 This class changes memory and writes to the page cache; it syncs nothing. What must be synced for a promise to hold is
 handed out as a plan (`plan_flush`), carried out by the driver in a thread, and reported back (`flushed`). After a write
@@ -25,7 +26,7 @@ from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.flush_plan import FlushPlan
 from headrace.log.index import SparseIndex
-from headrace.log.reader import Blocking, Located, Reads, Slice, find_offset, find_time, read_batches
+from headrace.log.reader import Blocking, Located, Reads, Slice, find_time, read_batches
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshot
 from headrace.model.batch import NO_TIMESTAMP, BatchHeader, Buffer, assign
@@ -350,13 +351,6 @@ class PartitionLog:
                 if located is not None:
                     return located if located.header.base_offset < upto else None
         return None
-
-    def locate(self, offset: Offset) -> Reads[Located | None]:
-        """The batch that holds an offset."""
-        self.write_tail()
-        segment = self.segments[self._floor(offset)]
-        yield from self._need_index(segment)
-        return (yield from find_offset(segment, offset))
 
     def max_timestamp_ms(self) -> Reads[int]:
         """Largest timestamp in the log."""
