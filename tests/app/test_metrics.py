@@ -139,17 +139,17 @@ def test_every_series_is_documented(tmp_path: Path) -> None:
 
 def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path: Path) -> None:
     async def work(node: Node) -> None:
-        assert (await fetch(node, "/health"))[0] == 200
+        assert await codes(node) == []
         await send(node, "orders", 1)
         topic = node.broker.topic("orders")
 
         node.logs.is_full = True
-        assert await reason(node) == "disk_full"
+        assert await codes(node) == ["disk_full"]
         node.logs.is_full = False
 
         log = node.logs.logs[PartitionId(topic.id, 0)]
         log.broken = OSError("a disk that failed")
-        assert await reason(node) == "partition_offline"
+        assert await codes(node) == ["partition_offline"]
         assert "orders-0" in (await fetch(node, "/health"))[1]
         samples = parse((await fetch(node, "/metrics"))[1])
         assert samples["headrace_log_partitions_offline"] == 1
@@ -157,17 +157,19 @@ def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path:
 
         refused = PartitionId(topic.id, 1)
         node.logs.refused[refused] = CorruptLogError(file="f", position=0, expected=1, found=2, what="checksum")
-        assert await reason(node) == "partition_offline"
+        assert await codes(node) == ["partition_offline"]
         del node.logs.refused[refused]
 
-        assert (await fetch(node, "/health"))[0] == 200
+        assert await codes(node) == []
 
-    async def reason(node: Node) -> str:
-        status, text = await fetch(node, "/health")
-        assert status == 503
-        found = re.findall(r'"code":"(\w+)"', text)
-        assert found[0] == "unhealthy"
-        return str(found[1])
+    async def codes(node: Node) -> list[str]:
+        """The reasons of an answer that was not touched by a machine that stood still, which is a reason as well."""
+        while True:
+            status, text = await fetch(node, "/health")
+            found = re.findall(r'"code":"(\w+)"', text)
+            assert (status, found[:1]) in [(200, []), (503, ["unhealthy"])]
+            if "loop_blocked" not in found:
+                return found[1:]
 
     with_node(tmp_path / "data", work)
 
