@@ -241,3 +241,62 @@ class ForeignDataError(HeadraceError):
     """The data directory belongs to another node or cluster."""
 
     code = "foreign_data"
+
+
+# Queues.
+
+
+class UnknownQueueError(HeadraceError):
+    """No queue has this name."""
+
+    code = "unknown_queue"
+
+
+class QueueExistsError(HeadraceError):
+    """A queue of this name exists with another configuration, or a topic that is no queue."""
+
+    code = "queue_exists"
+
+
+class InvalidReceiptError(InvalidRequestError):
+    """A receipt that was not signed here, or belongs to another queue."""
+
+    code = "invalid_receipt"
+
+
+class StaleReceiptError(HeadraceError):
+    """The lease of this receipt is over: it expired, or the message was leased again, released or acknowledged."""
+
+    code = "stale_receipt"
+
+
+class QueueFullError(HeadraceError):
+    """The queue holds as many messages as its policy allows."""
+
+    code = "queue_full"
+    retriable = True
+
+
+class TooManyLeasedError(HeadraceError):
+    """As many messages are leased as the queue allows. Acknowledge or release some."""
+
+    code = "too_many_leased"
+    retriable = True
+
+
+class UnknownMessageError(HeadraceError):
+    """No message has this id, or it is gone."""
+
+    code = "unknown_message"
+
+
+class RedriveRunningError(HeadraceError):
+    """One redrive at a time for a queue."""
+
+    code = "redrive_running"
+
+
+class UnknownRedriveError(HeadraceError):
+    """No redrive has this id, or it is over."""
+
+    code = "unknown_redrive"

@@ -51,6 +51,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    INVALID_RECORD_STATE = 121
 
 
 class RefusedError(Exception):
@@ -100,6 +101,16 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     # Not the retriable storage error: consumers would wait for ever and nobody would hear of the damage.
     errors.CorruptLogError: ErrorCode.CORRUPT_MESSAGE,
     errors.ForeignDataError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    # Queues, as far as Kafka clients meet them: through topics that are queues, and by share groups.
+    errors.UnknownQueueError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.QueueExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.InvalidReceiptError: ErrorCode.INVALID_REQUEST,
+    errors.StaleReceiptError: ErrorCode.INVALID_RECORD_STATE,
+    errors.QueueFullError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    errors.TooManyLeasedError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    errors.UnknownMessageError: ErrorCode.INVALID_RECORD_STATE,
+    errors.RedriveRunningError: ErrorCode.INVALID_REQUEST,
+    errors.UnknownRedriveError: ErrorCode.INVALID_REQUEST,
 }
 
 

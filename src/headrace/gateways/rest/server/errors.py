@@ -31,6 +31,14 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.ConfigurationError: 500,
     errors.CorruptLogError: 500,
     errors.ForeignDataError: 500,
+    errors.UnknownQueueError: 404,
+    errors.QueueExistsError: 409,
+    errors.StaleReceiptError: 410,
+    errors.QueueFullError: 429,
+    errors.TooManyLeasedError: 429,
+    errors.UnknownMessageError: 404,
+    errors.RedriveRunningError: 409,
+    errors.UnknownRedriveError: 404,
 }
 # Statuses after which a client comes back by itself, if it is told when.
 _RETRY_LATER = frozenset({429, 503, 507})

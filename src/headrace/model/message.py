@@ -1,0 +1,77 @@
+"""A queue's message on its way in and on its way out, whatever protocol it came by.
+
+A queue's messages are ordinary records of its topic. What a record has no field for travels in headers that begin with
+`headrace-`, so a Kafka producer can set them and a Kafka consumer sees them:
+
+    headrace-priority         0 to 9, 9 first
+    headrace-delay-ms         not handed out before its timestamp plus this
+    headrace-ttl-ms           dropped at its timestamp plus this
+    headrace-deduplication-id a second one with the same id within the queue's window is not stored
+    headrace-id               the id that it had before it was moved from another queue
+    headrace-move-id          set on a moved message, so that a repeated move stores it once
+    headrace-dead-*           of a dead letter: reason, source queue, source offset, attempts, first and last attempt
+"""
+
+from typing import NamedTuple
+
+from headrace.model.queue import PRIORITY_DEFAULT
+
+HEADER_PREFIX = "headrace-"
+PRIORITY_HEADER = "headrace-priority"
+DELAY_HEADER = "headrace-delay-ms"
+TTL_HEADER = "headrace-ttl-ms"
+DEDUPLICATION_HEADER = "headrace-deduplication-id"
+ID_HEADER = "headrace-id"
+MOVE_HEADER = "headrace-move-id"
+DEAD_REASON_HEADER = "headrace-dead-reason"
+DEAD_SOURCE_HEADER = "headrace-dead-source"
+DEAD_OFFSET_HEADER = "headrace-dead-offset"  # "<partition>-<offset>"
+DEAD_ATTEMPTS_HEADER = "headrace-dead-attempts"
+DEAD_FIRST_HEADER = "headrace-dead-first-attempt-ms"
+DEAD_LAST_HEADER = "headrace-dead-last-attempt-ms"
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Message(NamedTuple):
+    """What somebody sends to a queue. Only a mover sets headers that begin with `headrace-`."""
+
+    body: bytes
+    key: bytes | None = None
+    headers: Headers = ()
+    priority: int = PRIORITY_DEFAULT
+    delay_ms: int | None = None  # None: the queue's default
+    ttl_ms: int | None = None  # None: the queue's default
+    deduplication_id: str | None = None
+
+
+class Sent(NamedTuple):
+    """Where a message went. A duplicate gets the place of the first one."""
+
+    id: str
+    partition: int
+    offset: int
+    is_duplicate: bool
+
+
+class Received(NamedTuple):
+    """A message that was handed out under a lease."""
+
+    id: str
+    body: bytes
+    key: bytes | None
+    headers: Headers  # without those that the other fields tell
+    priority: int
+    deduplication_id: str | None
+    sent_ms: int
+    attempt: int  # counted from 1
+    first_received_ms: int
+    receipt: str  # empty where the guarantee is at most once: there is nothing to acknowledge
+    lease_ms: int
+    partition: int
+    offset: int
+
+
+def message_id(partition: int, offset: int) -> str:
+    """How a message is known that was never moved."""
+    return f"{partition}-{offset}"
