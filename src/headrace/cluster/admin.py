@@ -29,14 +29,13 @@ from headrace.cluster.record import (
     record_of,
     topic_of,
 )
+from headrace.cluster.retry import retried
 from headrace.cluster.store import ABSENT, START, Item, LeaseId, Revision, Store
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import (
     InvalidPartitionsError,
     InvalidReplicationError,
-    StoreConflictError,
-    StoreUnavailableError,
     TopicExistsError,
     UnknownTopicError,
 )
@@ -45,11 +44,12 @@ from headrace.model.names import check_topic_name
 from headrace.model.topic import Topic, parse_config
 
 PARTITION_COUNT_MAX = 10_000
-ATTEMPTS_MAX = 10
-
-_RETRY_MS_MAX = 1000
 
 T = TypeVar("T")
+
+
+def _nothing(_: Topic) -> Mapping[str, bytes]:
+    return {}
 
 
 class Admin:
@@ -73,8 +73,12 @@ class Admin:
         replication_factor: int = 1,
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
+        beside: Callable[[Topic], Mapping[str, bytes]] = _nothing,
     ) -> Topic:
-        """Create a topic that this node leads. With `validate_only`, say whether it could be and change nothing."""
+        """Create a topic that this node leads. With `validate_only`, say whether it could be and change nothing.
+
+        `beside` gives keys that come into being with the topic or not at all.
+        """
         check_topic_name(name)
         _check_partition_count(partition_count)
         if replication_factor != 1:
@@ -97,7 +101,7 @@ class Admin:
                 raise TopicExistsError(f"topic {name} exists; choose another name or delete it first")
             if validate_only:
                 return START
-            return await self._write_topic(topic, ABSENT, first_partition=0)
+            return await self._write_topic(topic, ABSENT, first_partition=0, beside=beside(topic))
 
         await self._catalog.reached(await self._retried(attempt))
         return topic
@@ -116,7 +120,9 @@ class Admin:
                 self._catalog.reset(listing)
                 return START
             found[:] = [self._topic(item)]
-            return await self._store.transact(compares={item.key: item.mod_revision}, deletes=[item.key])
+            # Its queue goes with it: there is nothing left that it could hand out.
+            deletes = [item.key, self._keys.subscription(name), self._keys.redrives_of(name)]
+            return await self._store.transact(compares={item.key: item.mod_revision}, deletes=deletes)
 
         await self._catalog.reached(await self._retried(attempt))
         await self._delete_partitions(found[0])
@@ -241,16 +247,18 @@ class Admin:
         await self._catalog.reached(revision)
         return topic
 
-    async def _write_topic(self, topic: Topic, expected: Revision, *, first_partition: int) -> Revision:
+    async def _write_topic(
+        self, topic: Topic, expected: Revision, *, first_partition: int, beside: Mapping[str, bytes] = {}
+    ) -> Revision:
         """Write a topic and its partitions from a number on, in one transaction if the store takes so many keys."""
         record = encode(self._new_partition())
         keys = [self._keys.partition(PartitionId(topic.id, n)) for n in range(first_partition, topic.partition_count)]
-        room = self._store.operations_max - 1
+        room = self._store.operations_max - 1 - len(beside)
         while len(keys) > room:
             await self._store.transact(puts=dict.fromkeys(keys[:room], record))
             del keys[:room]
         key = self._keys.topic(topic.name)
-        puts = {**dict.fromkeys(keys, record), key: encode(record_of(topic))}
+        puts = {**dict.fromkeys(keys, record), **beside, key: encode(record_of(topic))}
         return await self._store.transact(compares={key: expected}, puts=puts)
 
     async def _delete_partitions(self, topic: Topic) -> None:
@@ -277,16 +285,7 @@ class Admin:
         return topic_of(item.key, name, decode(item.key, item.value, TopicRecord))
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        for number in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return await attempt()
-            except (StoreConflictError, StoreUnavailableError) as error:
-                if number == ATTEMPTS_MAX:
-                    raise
-                # A conflict is over at once; a store that is away takes a while.
-                ceiling_ms = 5 if isinstance(error, StoreConflictError) else min(20 * 2**number, _RETRY_MS_MAX)
-                await self._clock.sleep(self._rand.uniform(0, ceiling_ms))
-        raise AssertionError("the last attempt returned or raised")
+        return await retried(attempt, clock=self._clock, rand=self._rand)
 
 
 def _check_partition_count(count: int) -> None:

@@ -1,4 +1,4 @@
-"""What this node knows of the cluster: topics, partitions, nodes. Reads never leave the node.
+"""What this node knows of the cluster: topics, partitions, queues, nodes. Reads never leave the node.
 
 Theory of operation. The catalog is the state of the metadata store up to one revision. It begins with a full list and
 moves on by the events of one watch (`driver.py` feeds it); an event at or below its revision was seen before and is
@@ -13,13 +13,32 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from uuid import UUID
 
-from headrace.cluster.record import Keys, NodeAddress, PartitionRecord, TopicRecord, decode, topic_of
+from headrace.cluster.record import (
+    Keys,
+    NodeAddress,
+    PartitionRecord,
+    SubscriptionRecord,
+    TopicRecord,
+    decode,
+    queue_of,
+    topic_of,
+)
 from headrace.cluster.store import START, Event, Listing, Revision
 from headrace.model.errors import ShuttingDownError
 from headrace.model.ids import NodeId, PartitionId
+from headrace.model.queue import Queue
 from headrace.model.topic import Topic
 
-__all__ = ["Catalog", "CatalogChange", "NodeAddress", "TopicChanged", "TopicCreated", "TopicDeleted"]
+__all__ = [
+    "Catalog",
+    "CatalogChange",
+    "NodeAddress",
+    "QueueChanged",
+    "QueueDeleted",
+    "TopicChanged",
+    "TopicCreated",
+    "TopicDeleted",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +59,19 @@ class TopicDeleted:
     topic: Topic
 
 
-CatalogChange = TopicCreated | TopicChanged | TopicDeleted
+@dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """It was made, or its configuration is another now."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeleted:
+    queue: Queue
+
+
+CatalogChange = TopicCreated | TopicChanged | TopicDeleted | QueueChanged | QueueDeleted
 
 
 class Catalog:
@@ -53,6 +84,7 @@ class Catalog:
         self._topics_by_id: dict[UUID, Topic] = {}
         self._partitions: dict[PartitionId, PartitionRecord] = {}
         self._nodes: dict[NodeId, NodeAddress] = {}
+        self._queues: dict[str, Queue] = {}
         self._listeners: list[Callable[[CatalogChange], None]] = []
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self._closed = False
@@ -60,6 +92,7 @@ class Catalog:
         self.topics_by_id: Mapping[UUID, Topic] = MappingProxyType(self._topics_by_id)
         self.partitions: Mapping[PartitionId, PartitionRecord] = MappingProxyType(self._partitions)
         self.nodes: Mapping[NodeId, NodeAddress] = MappingProxyType(self._nodes)
+        self.queues: Mapping[str, Queue] = MappingProxyType(self._queues)
 
     @property
     def keys(self) -> Keys:
@@ -97,10 +130,11 @@ class Catalog:
         """Take over the full state at a revision. An older one than is known is passed over."""
         if listing.revision < self._revision:
             return
-        before = dict(self._topics)
+        before = dict(self._topics), dict(self._queues)
         self._topics.clear()
         self._partitions.clear()
         self._nodes.clear()
+        self._queues.clear()
         for item in listing.items:
             self._put(item.key, item.value)
         self._move_to(listing.revision, before)
@@ -109,7 +143,9 @@ class Catalog:
         """Take over the events of one transaction."""
         if not events or events[0].mod_revision <= self._revision:
             return
-        before = dict(self._topics) if any(event.key.startswith(self._keys.topics) for event in events) else None
+        watched = (self._keys.topics, self._keys.subscriptions)
+        is_watched = any(event.key.startswith(watched) for event in events)
+        before = (dict(self._topics), dict(self._queues)) if is_watched else None
         for event in events:
             if event.value is None:
                 self._delete(event.key)
@@ -135,6 +171,9 @@ class Catalog:
         elif key.startswith(keys.nodes):
             node = decode(key, value, NodeAddress)
             self._nodes[node.node_id] = node
+        elif key.startswith(keys.subscriptions):
+            name = key.removeprefix(keys.subscriptions)
+            self._queues[name] = queue_of(key, name, decode(key, value, SubscriptionRecord))
 
     def _delete(self, key: str) -> None:
         keys = self._keys
@@ -144,14 +183,19 @@ class Catalog:
             self._partitions.pop(keys.parse_partition(key), None)
         elif key.startswith(keys.nodes):
             self._nodes.pop(NodeId(int(key.removeprefix(keys.nodes))), None)
+        elif key.startswith(keys.subscriptions):
+            self._queues.pop(key.removeprefix(keys.subscriptions), None)
 
-    def _move_to(self, revision: Revision, before: Mapping[str, Topic] | None) -> None:
-        changes = _changes(before, self._topics) if before is not None else []
-        for change in changes:
-            if isinstance(change, TopicDeleted):
-                del self._topics_by_id[change.topic.id]
-            else:
-                self._topics_by_id[change.topic.id] = change.topic
+    def _move_to(self, revision: Revision, before: tuple[Mapping[str, Topic], Mapping[str, Queue]] | None) -> None:
+        changes: list[CatalogChange] = []
+        if before is not None:
+            topics = _changes(before[0], self._topics)
+            for moved in topics:
+                if isinstance(moved, TopicDeleted):
+                    del self._topics_by_id[moved.topic.id]
+                else:
+                    self._topics_by_id[moved.topic.id] = moved.topic
+            changes = [*topics, *_queue_changes(before[1], self._queues)]
         self._revision = revision
         for change in changes:
             for listener in self._listeners:
@@ -163,10 +207,12 @@ class Catalog:
                 future.set_result(None)
 
 
-def _changes(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> list[CatalogChange]:
+def _changes(
+    before: Mapping[str, Topic], after: Mapping[str, Topic]
+) -> list[TopicCreated | TopicChanged | TopicDeleted]:
     """What differs, deletions first: a name that was used again is another topic."""
-    deleted: list[CatalogChange] = []
-    others: list[CatalogChange] = []
+    deleted: list[TopicCreated | TopicChanged | TopicDeleted] = []
+    others: list[TopicCreated | TopicChanged | TopicDeleted] = []
     for name, old in before.items():
         new = after.get(name)
         if new is None or new.id != old.id:
@@ -178,3 +224,11 @@ def _changes(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> list[Ca
         elif known != new:
             others.append(TopicChanged(new, known))
     return deleted + others
+
+
+def _queue_changes(before: Mapping[str, Queue], after: Mapping[str, Queue]) -> list[QueueChanged | QueueDeleted]:
+    changes: list[QueueChanged | QueueDeleted] = [
+        QueueDeleted(old) for name, old in before.items() if name not in after or after[name].id != old.id
+    ]
+    changes += [QueueChanged(new) for name, new in after.items() if before.get(name) != new]
+    return changes
