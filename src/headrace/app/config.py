@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
-from headrace.gateways.rest.server.limits import HttpLimits
 from headrace.log.config import LogConfig
 from headrace.model.address import Address, parse_address
 from headrace.model.errors import ConfigurationError, InvalidConfigError

@@ -13,9 +13,9 @@ from headrace import __version__
 from headrace.app.health import offline_partitions
 from headrace.app.loop_lag import LoopLag
 from headrace.broker.broker import Broker
+from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.listener import KafkaListener
-from headrace.gateways.rest.server.counters import HttpCounters
 from headrace.host.clock import Clock
 from headrace.host.process import collector_stats, process_usage, python_version
 from headrace.log.commit import SyncTime

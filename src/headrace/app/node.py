@@ -23,11 +23,11 @@ from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
 from headrace.cluster.sqlite import SqliteStore
+from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.listener import HttpListener
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
 from headrace.gateways.rest.gateway import start_http
-from headrace.gateways.rest.server.counters import HttpCounters
-from headrace.gateways.rest.server.listener import HttpListener
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
 from headrace.host.memory import keep_freed_memory

@@ -3,8 +3,8 @@
 import asyncio
 import json
 
+from headrace.gateways.http.message import Request, Response
 from headrace.gateways.rest.gateway import REASONS_MAX, Reason, node_routes
-from headrace.gateways.rest.server.message import Request, Response
 
 
 def answer(path: str, *, reasons: list[Reason]) -> Response:

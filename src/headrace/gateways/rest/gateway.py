@@ -7,11 +7,11 @@ answers are made of is handed in by the composition root; nothing here reaches i
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headrace.gateways.rest.server.counters import HttpCounters
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.listener import HttpListener, listen_http
-from headrace.gateways.rest.server.message import Request, Response, json_response, problem
-from headrace.gateways.rest.server.router import Route
+from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.listener import HttpListener, listen_http
+from headrace.gateways.http.message import Request, Response, json_response, problem
+from headrace.gateways.http.router import Route
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
 

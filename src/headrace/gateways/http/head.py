@@ -12,8 +12,8 @@ import re
 import httptools
 import msgspec
 
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.message import RefusedError
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.message import RefusedError
 
 END = b"\r\n\r\n"
 

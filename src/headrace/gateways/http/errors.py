@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.gateways.rest.server.message import Response, problem
+from headrace.gateways.http.message import Response, problem
 from headrace.model import errors
 
 # A class that is not here is answered as its nearest base that is.

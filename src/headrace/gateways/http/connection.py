@@ -21,11 +21,11 @@ from collections import deque
 from functools import partial
 from typing import cast
 
-from headrace.gateways.rest.server.counters import NO_ROUTE
-from headrace.gateways.rest.server.errors import answer_to
-from headrace.gateways.rest.server.message import CONTINUE, RefusedError, Request, Response, encode, problem, refusal
-from headrace.gateways.rest.server.reader import Arrived, RequestReader
-from headrace.gateways.rest.server.shared import Shared, overloaded
+from headrace.gateways.http.counters import NO_ROUTE
+from headrace.gateways.http.errors import answer_to
+from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response, encode, problem, refusal
+from headrace.gateways.http.reader import Arrived, RequestReader
+from headrace.gateways.http.shared import Shared, overloaded
 from headrace.model.errors import HeadraceError
 
 _LOGGER = logging.getLogger(__name__)

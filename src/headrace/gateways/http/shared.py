@@ -9,10 +9,10 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Protocol
 
-from headrace.gateways.rest.server.counters import HttpCounters
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.message import RefusedError
-from headrace.gateways.rest.server.router import Router
+from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.message import RefusedError
+from headrace.gateways.http.router import Router
 from headrace.host.clock import Clock, Timer
 
 _LOGGER = logging.getLogger(__name__)

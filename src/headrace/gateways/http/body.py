@@ -3,7 +3,7 @@
 import re
 from typing import Protocol
 
-from headrace.gateways.rest.server.message import RefusedError
+from headrace.gateways.http.message import RefusedError
 
 # One line of the chunked encoding: a size with its extensions, or a trailer.
 _LINE_BYTES_MAX = 4096

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from tests.gateways.rest.serving import Client, Server, ask, get, serving
+from tests.gateways.http.serving import Client, Server, ask, get, serving
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.gateways.rest.server.errors import STATUSES, answer_to, status_of
-from headrace.gateways.rest.server.message import Response
+from headrace.gateways.http.errors import STATUSES, answer_to, status_of
+from headrace.gateways.http.message import Response
 from headrace.model.errors import DiskFullError, HeadraceError
 
 

@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from headrace.gateways.rest.server.connection import HttpConnection
-from headrace.gateways.rest.server.counters import HttpCounters
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.router import Route, Router
-from headrace.gateways.rest.server.shared import Shared
+from headrace.gateways.http.connection import HttpConnection
+from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.router import Route, Router
+from headrace.gateways.http.shared import Shared
 from headrace.host.clock import Clock
 from headrace.host.transport import Listener, Transport
 

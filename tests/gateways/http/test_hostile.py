@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.gateways.rest.serving import BIG_BYTES, Client, Server, ask, get, serving
+from tests.gateways.http.serving import BIG_BYTES, Client, Server, ask, get, serving
 
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.message import RefusedError, Request, Response
-from headrace.gateways.rest.server.reader import RequestReader
-from headrace.gateways.rest.server.router import Route
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.message import RefusedError, Request, Response
+from headrace.gateways.http.reader import RequestReader
+from headrace.gateways.http.router import Route
 
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"

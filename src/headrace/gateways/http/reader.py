@@ -8,11 +8,11 @@ trusted: the reader is not asked again.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.gateways.rest.server.body import Body, ChunkedBody, FixedBody
-from headrace.gateways.rest.server.head import END, Head, check_line_ends, parse_head
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.message import RefusedError
-from headrace.gateways.rest.server.router import Route
+from headrace.gateways.http.body import Body, ChunkedBody, FixedBody
+from headrace.gateways.http.head import END, Head, check_line_ends, parse_head
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.message import RefusedError
+from headrace.gateways.http.router import Route
 
 
 class Arrived(NamedTuple):

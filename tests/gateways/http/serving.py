@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import uvloop
 from tests.support.wait import wait_until
 
-from headrace.gateways.rest.server.counters import HttpCounters
-from headrace.gateways.rest.server.limits import HttpLimits
-from headrace.gateways.rest.server.listener import HttpListener, listen_http
-from headrace.gateways.rest.server.message import RefusedError, Request, Response, json_response
-from headrace.gateways.rest.server.router import Route
+from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.listener import HttpListener, listen_http
+from headrace.gateways.http.message import RefusedError, Request, Response, json_response
+from headrace.gateways.http.router import Route
 from headrace.host.transport import TcpTransport
 from headrace.model.errors import UnknownTopicError
 from headrace.testing.clock import SimulatedClock

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple
 
-from headrace.gateways.rest.server.message import RefusedError, Request, Response
+from headrace.gateways.http.message import RefusedError, Request, Response
 
 # A route that answers at once is answered from the parser's callback; one that has to wait gives a coroutine.
 Handler = Callable[[Request], Response | Coroutine[Any, Any, Response]]
