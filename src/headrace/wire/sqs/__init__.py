@@ -1,0 +1,1 @@
+"""SQS's two protocols as values: requests, answers, errors, checks. No I/O, no queue."""

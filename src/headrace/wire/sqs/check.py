@@ -1,0 +1,107 @@
+"""SQS's own limits, which are narrower than the queues', and the sentences it refuses with.
+
+See "Amazon SQS message quotas" and the pages of the single operations in the SQS API Reference.
+"""
+
+import re
+from collections.abc import Sequence
+
+from headrace.wire.sqs.error import (
+    EMPTY_BATCH,
+    IDS_NOT_DISTINCT,
+    INVALID_CONTENTS,
+    INVALID_ENTRY_ID,
+    INVALID_VALUE,
+    TOO_MANY_ENTRIES,
+    SqsError,
+    invalid_value,
+    missing,
+)
+from headrace.wire.sqs.request import Entry
+
+NAME_LENGTH_MAX = 80
+FIFO_SUFFIX = ".fifo"
+BATCH_ENTRIES_MAX = 10
+MESSAGE_BYTES_MAX = 1_048_576
+RECEIVE_COUNT_MAX = 10
+WAIT_S_MAX = 20
+DELAY_S_MAX = 900
+VISIBILITY_S_MAX = 43_200
+RETENTION_S_MIN, RETENTION_S_MAX = 60, 1_209_600
+RESULTS_MAX = 1_000
+TAGS_MAX = 50
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+_ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
+# Letters, digits and punctuation: what group, deduplication and attempt ids may have.
+_TOKEN = re.compile(r"[!-~]{1,128}")
+# Everything but what XML 1.0 calls a character.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def check_queue_name(name: str) -> str:
+    stem = name.removesuffix(FIFO_SUFFIX)
+    if len(name) > NAME_LENGTH_MAX or _NAME.fullmatch(stem) is None:
+        raise SqsError(
+            INVALID_VALUE,
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length; the name of a "
+            "FIFO queue ends with .fifo",
+        )
+    return name
+
+
+def check_range(value: int, parameter: str, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise invalid_value(value, parameter, f"Must be between {low} and {high}, if provided.")
+    return value
+
+
+def check_token(value: str, parameter: str) -> str:
+    """A message group id, a deduplication id or an attempt id."""
+    if _TOKEN.fullmatch(value) is None:
+        raise invalid_value(
+            value[:200],
+            parameter,
+            f"{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length.",
+        )
+    return value
+
+
+def is_xml_text(text: str) -> bool:
+    # What is printable is no control character, no surrogate and assigned: the quick yes for most bodies.
+    return text.isprintable() or _NOT_XML.search(text) is None
+
+
+def check_body(body: str) -> bytes:
+    """The body's bytes."""
+    if not body:
+        raise missing("MessageBody")
+    if not is_xml_text(body):
+        raise SqsError(
+            INVALID_CONTENTS,
+            "Invalid characters were found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | "
+            "#xE000 to #xFFFD | #x10000 to #x10FFFF",
+        )
+    return body.encode()
+
+
+def check_entries(entries: Sequence[Entry], entry_name: str) -> None:
+    """What makes a batch fail as a whole."""
+    if not entries:
+        raise SqsError(EMPTY_BATCH, f"There should be at least one {entry_name} in the request.")
+    if len(entries) > BATCH_ENTRIES_MAX:
+        raise SqsError(
+            TOO_MANY_ENTRIES,
+            f"Maximum number of entries per request are {BATCH_ENTRIES_MAX}. You have sent {len(entries)}.",
+        )
+    ids: set[str] = set()
+    for entry in entries:
+        if _ENTRY_ID.fullmatch(entry.id) is None:
+            raise SqsError(
+                INVALID_ENTRY_ID,
+                "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at "
+                "most 80 letters long.",
+            )
+        if entry.id in ids:
+            raise SqsError(IDS_NOT_DISTINCT, f"Id {entry.id} repeated.")
+        ids.add(entry.id)

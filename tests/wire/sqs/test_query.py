@@ -1,0 +1,175 @@
+"""The query protocol: forms to requests, answers to XML that an XML parser reads back."""
+
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.wire.sqs import answer, codec, query, request
+from headrace.wire.sqs.check import is_xml_text
+from headrace.wire.sqs.error import QUEUE_DOES_NOT_EXIST, SqsError
+
+NS = f"{{{query.NAMESPACE}}}"
+URL = "http://localhost/000000000000/orders"
+
+
+def decode(fields: dict[str, str], *, queue_url: str | None = None) -> request.SqsRequest:
+    return codec.decode_form(query.parse_form(urlencode(fields)), queue_url=queue_url)[1]
+
+
+def test_lists_and_maps_are_read_by_their_numbers() -> None:
+    found = decode(
+        {
+            "Action": "SendMessageBatch",
+            "QueueUrl": URL,
+            "SendMessageBatchRequestEntry.2.Id": "b",
+            "SendMessageBatchRequestEntry.2.MessageBody": "two & more",
+            "SendMessageBatchRequestEntry.1.Id": "a",
+            "SendMessageBatchRequestEntry.1.MessageBody": "one",
+            "SendMessageBatchRequestEntry.1.DelaySeconds": "5",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.1.Name": "color",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringValue": "blue",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType": "String",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.2.Name": "raw",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.2.Value.BinaryValue": "AP8=",
+            "SendMessageBatchRequestEntry.1.MessageAttribute.2.Value.DataType": "Binary",
+        }
+    )
+    attributes = {
+        "color": request.AttributeValue(string_value="blue", data_type="String"),
+        "raw": request.AttributeValue(binary_value=b"\x00\xff", data_type="Binary"),
+    }
+    assert found == request.SendMessageBatch(
+        queue_url=URL,
+        entries=[
+            request.SendEntry(id="a", message_body="one", delay_seconds=5, message_attributes=attributes),
+            request.SendEntry(id="b", message_body="two & more"),
+        ],
+    )
+
+
+def test_every_kind_of_list_and_map_is_read() -> None:
+    assert decode(
+        {
+            "Action": "CreateQueue",
+            "QueueName": "orders",
+            "Attribute.1.Name": "VisibilityTimeout",
+            "Attribute.1.Value": "60",
+            "Tag.1.Key": "team",
+            "Tag.1.Value": "",
+        }
+    ) == request.CreateQueue(queue_name="orders", attributes={"VisibilityTimeout": "60"}, tags={"team": ""})
+    assert decode(
+        {"Action": "TagQueue", "QueueUrl": URL, "Tag.1.Key": "team", "Tag.1.Value": "blue"}
+    ) == request.TagQueue(queue_url=URL, tags={"team": "blue"})
+    assert decode({"Action": "UntagQueue", "QueueUrl": URL, "TagKey.1": "team"}) == request.UntagQueue(
+        queue_url=URL, tag_keys=["team"]
+    )
+    assert decode(
+        {"Action": "AddPermission", "Label": "x", "AWSAccountId.1": "1", "ActionName.1": "*", "ActionName.10": "A"},
+        queue_url=URL,
+    ) == request.AddPermission(queue_url=URL, label="x", account_ids=["1"], actions=["*", "A"])
+
+
+def test_the_address_names_the_queue_where_the_form_does_not() -> None:
+    assert decode({"Action": "PurgeQueue"}, queue_url=URL) == request.PurgeQueue(queue_url=URL)
+    assert decode({"Action": "PurgeQueue", "QueueUrl": "x"}, queue_url=URL) == request.PurgeQueue(queue_url="x")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, "MissingParameter"),
+        ({"Action": "Explode"}, "InvalidAction"),
+        ({"Action": "DeleteMessage", "QueueUrl": URL}, "MissingParameter"),
+        ({"Action": "ReceiveMessage", "QueueUrl": URL, "MaxNumberOfMessages": "many"}, "InvalidParameterValue"),
+        ({"Action": "TagQueue", "QueueUrl": URL, "Tag.x.Key": "a"}, "MalformedInput"),
+        ({"Action": "TagQueue", "QueueUrl": URL, "Tag.1": "a"}, "MalformedInput"),
+        ({"Action": "TagQueue", "QueueUrl": URL, "Tag": "a", "Tag.1.Key": "b"}, "MalformedInput"),
+    ],
+)
+def test_a_form_that_makes_no_request_is_refused(fields: dict[str, str], code: str) -> None:
+    with pytest.raises(SqsError) as refused:
+        decode(fields)
+    assert refused.value.kind.code == code
+
+
+def test_a_form_that_is_not_utf_8_or_endless_is_refused() -> None:
+    for text in ("Action=%ff", "&".join(f"a{n}=1" for n in range(2_000))):
+        with pytest.raises(SqsError) as refused:
+            query.parse_form(text)
+        assert refused.value.kind.code == "MalformedInput"
+
+
+def test_a_received_message_is_rendered_under_the_names_of_the_protocol() -> None:
+    message = answer.ReceivedMessage(
+        message_id="id",
+        receipt_handle="receipt",
+        md5_of_body="md5",
+        body="<a>\r\n&</a>",
+        attributes={"SenderId": "1", "SentTimestamp": "2"},
+        md5_of_message_attributes="md5a",
+        message_attributes={"raw": request.AttributeValue(binary_value=b"\x00\xff", data_type="Binary")},
+    )
+    rendered = query.render("ReceiveMessage", answer.ReceivedMessages(messages=[message, message]), "request-1")
+    root = ElementTree.fromstring(rendered)
+    assert root.tag == f"{NS}ReceiveMessageResponse"
+    assert root.findtext(f"{NS}ResponseMetadata/{NS}RequestId") == "request-1"
+    first, second = root.findall(f"{NS}ReceiveMessageResult/{NS}Message")
+    assert ElementTree.tostring(first) == ElementTree.tostring(second)
+    assert first.findtext(f"{NS}Body") == "<a>\r\n&</a>"
+    assert [(a.findtext(f"{NS}Name"), a.findtext(f"{NS}Value")) for a in first.findall(f"{NS}Attribute")] == [
+        ("SenderId", "1"),
+        ("SentTimestamp", "2"),
+    ]
+    assert first.findtext(f"{NS}MessageAttribute/{NS}Value/{NS}BinaryValue") == "AP8="
+
+
+def test_a_batch_and_an_empty_answer_are_rendered() -> None:
+    failed = answer.FailedEntry(id="b", sender_fault=True, code="X", message="y")
+    batch = answer.Batch(successful=[answer.DoneEntry(id="a")], failed=[failed])
+    root = ElementTree.fromstring(query.render("DeleteMessageBatch", batch, "r"))
+    assert root.findtext(f"{NS}DeleteMessageBatchResult/{NS}DeleteMessageBatchResultEntry/{NS}Id") == "a"
+    assert root.findtext(f"{NS}DeleteMessageBatchResult/{NS}BatchResultErrorEntry/{NS}SenderFault") == "true"
+    empty = ElementTree.fromstring(query.render("DeleteMessage", answer.NOTHING, "r"))
+    assert [child.tag for child in empty] == [f"{NS}ResponseMetadata"]
+
+
+@given(st.text().filter(is_xml_text))
+def test_every_text_that_is_allowed_survives_xml(text: str) -> None:
+    root = ElementTree.fromstring(query.render("GetQueueUrl", answer.QueueUrl(queue_url=text), "r"))
+    assert (root.findtext(f"{NS}GetQueueUrlResult/{NS}QueueUrl") or "") == text
+
+
+def test_errors_have_their_codes_in_both_protocols() -> None:
+    error = SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
+    body, headers = codec.JSON.error(error, "r")
+    assert msgspec.json.decode(body)["__type"] == "com.amazonaws.sqs#QueueDoesNotExist"
+    assert headers == (("x-amzn-query-error", "AWS.SimpleQueueService.NonExistentQueue;Sender"),)
+    root = ElementTree.fromstring(codec.QUERY.error(error, "r")[0])
+    assert root.findtext(f"{NS}Error/{NS}Code") == "AWS.SimpleQueueService.NonExistentQueue"
+    assert root.findtext(f"{NS}RequestId") == "r"
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "code"),
+    [
+        ("Explode", b"{}", "InvalidAction"),
+        ("SendMessage", b"{", "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "\xff"}', "MalformedInput"),
+        ("SendMessage", b"{}", "MissingParameter"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": 5}', "InvalidParameterValue"),
+        ("SendMessage", b"[]", "InvalidParameterValue"),
+    ],
+)
+def test_a_json_body_that_makes_no_request_is_refused(operation: str, body: bytes, code: str) -> None:
+    with pytest.raises(SqsError) as refused:
+        codec.decode_json(operation, body)
+    assert refused.value.kind.code == code
+
+
+def test_an_operation_without_parameters_needs_no_body() -> None:
+    assert codec.decode_json("ListQueues", b"") == request.ListQueues()
