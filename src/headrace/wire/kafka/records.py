@@ -70,7 +70,7 @@ class _Varints(dict[int, bytes]):
         return data
 
 
-_varints = _Varints()
+varints = _Varints()
 
 
 def encode_batch(
@@ -150,7 +150,6 @@ def control_kind(record: Record) -> int:
 
 
 def _encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
-    varints = _varints
     pieces: list[bytes] = []
     for index, (timestamp_ms, key, value, headers, _) in enumerate(records):
         head = b"".join(
@@ -164,17 +163,17 @@ def _encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
             )
         )
         body = value or b""
-        tail = _encode_headers(headers) if headers else b"\x00"
+        tail = encode_headers(headers) if headers else b"\x00"
         pieces += (varints[len(head) + len(body) + len(tail)], head, body, tail)
     return b"".join(pieces)
 
 
-def _encode_headers(headers: Headers) -> bytes:
-    pieces = [_varints[len(headers)]]
+def encode_headers(headers: Headers) -> bytes:
+    pieces = [varints[len(headers)]]
     for name, value in headers:
         data = name.encode()
-        pieces += (_varints[len(data)], data)
-        pieces += (_NULL,) if value is None else (_varints[len(value)], value)
+        pieces += (varints[len(data)], data)
+        pieces += (_NULL,) if value is None else (varints[len(value)], value)
     return b"".join(pieces)
 
 
