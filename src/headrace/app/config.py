@@ -18,7 +18,7 @@ import msgspec
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.log.config import LogConfig
-from headrace.model.address import Address, parse_address
+from headrace.model.address import PORT_MAX, Address, parse_address
 from headrace.model.errors import ConfigurationError, InvalidConfigError
 from headrace.model.topic import CONFIG_KEYS, INT32_MAX, parse_config
 
@@ -42,7 +42,18 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP gateway."""
 
     listen: Address = Address("127.0.0.1", 8080)
+    # Where queues can be deleted too; None: the port after the one of `listen`, on this machine only.
+    admin_listen: Address | None = None
+    # Names by which clients reach the node, beside those of the machine itself (comma-separated as text).
+    hosts: tuple[str, ...] = ()
     limits: HttpLimits = HttpLimits()
+
+    @property
+    def admin(self) -> Address:
+        if self.admin_listen is not None:
+            return self.admin_listen
+        port = self.listen.port
+        return Address("127.0.0.1", 0 if port == 0 else port + 1 if port < PORT_MAX else port - 1)
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,8 +243,11 @@ def _convert(path: str, kind: Any, given: Given) -> Any:
             return parse_address(given.value)
         except ValueError as error:
             raise ConfigurationError(f"{given.origin}: {path}: {error}") from None
+    value = given.value
+    if kind == tuple[str, ...] and given.is_text:
+        value = [name.strip() for name in value.split(",") if name.strip()]
     try:
-        return msgspec.convert(given.value, kind, strict=not given.is_text)
+        return msgspec.convert(value, kind, strict=not given.is_text)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"{given.origin}: {path} = {given.value!r} is not valid: {error}") from None
 
@@ -259,7 +273,11 @@ def _check_whole(config: NodeConfig, origins: Mapping[str, str]) -> None:
     kafka, http, topics = config.kafka, config.http, config.topics
     if not config.data.strip():
         refuse("data", "the data directory must have a name")
-    for path, address in (("kafka.listen", kafka.listen), ("http.listen", http.listen)):
+    for path, address in (
+        ("kafka.listen", kafka.listen),
+        ("http.listen", http.listen),
+        ("http.admin_listen", http.admin),
+    ):
         if not address.is_loopback and not config.insecure_listen:
             refuse(
                 path,
@@ -269,6 +287,9 @@ def _check_whole(config: NodeConfig, origins: Mapping[str, str]) -> None:
             )
     if _collide(kafka.listen, http.listen):
         refuse("http.listen", f"{http.listen} is taken by kafka.listen ({kafka.listen}); choose another port")
+    for path, other in (("kafka.listen", kafka.listen), ("http.listen", http.listen)):
+        if _collide(http.admin, other):
+            refuse("http.admin_listen", f"{http.admin} is taken by {path} ({other}); choose another port")
     if kafka.advertise is None:
         if kafka.listen.is_wildcard:
             refuse(

@@ -2,7 +2,7 @@
 
 from headrace.app.loop_lag import LoopLag
 from headrace.broker.broker import Broker
-from headrace.gateways.rest.gateway import Reason
+from headrace.gateways.rest.about import Reason
 from headrace.log.driver import LogStore
 from headrace.model.ids import PartitionId
 

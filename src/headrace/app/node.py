@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
+
 from headrace import __version__
 from headrace.app import health
 from headrace.app.config import NodeConfig
@@ -24,10 +26,13 @@ from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
 from headrace.cluster.sqlite import SqliteStore
 from headrace.gateways.http.counters import HttpCounters
-from headrace.gateways.http.listener import HttpListener
+from headrace.gateways.http.limits import HttpLimits
+from headrace.gateways.http.listener import HttpListener, listen_http
+from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.router import Router
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
-from headrace.gateways.rest.gateway import start_http
+from headrace.gateways.rest.about import node_routes
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
 from headrace.host.memory import keep_freed_memory
@@ -50,8 +55,11 @@ _logger = logging.getLogger(__name__)
 
 _CLUSTER = "headrace"
 _PRODUCER_EXPIRY_INTERVAL_MS = 60_000
-# Descriptors that are neither segments nor connections: the store, the journal, listeners, the standard streams.
-_DESCRIPTORS_RESERVED = 64
+# Connections of the administrator's listener, which is for people and scripts.
+_ADMIN_CONNECTIONS_MAX = 64
+# Descriptors that are neither segments nor clients' connections: the store, the journal, listeners, the standard
+# streams, administrators.
+_DESCRIPTORS_RESERVED = 64 + _ADMIN_CONNECTIONS_MAX
 
 
 class Node:
@@ -63,6 +71,7 @@ class Node:
         self.lag = LoopLag(self.clock)
         self.kafka_address = config.kafka.listen
         self.http_address = config.http.listen
+        self.http_admin_address = config.http.admin
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rand = SystemRand()
         self._disk = SystemDisk()
@@ -189,26 +198,45 @@ class Node:
         metrics = NodeMetrics(
             broker=broker, logs=self.logs, kafka=self.kafka, http=counters, lag=self.lag, clock=self.clock
         )
+        about = node_routes(
+            about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
+            health=lambda: health.reasons(broker=broker, logs=self.logs, lag=self.lag),
+            metrics=metrics.render,
+        )
+        admin_limits = msgspec.structs.replace(
+            config.limits, connections_max=min(config.limits.connections_max, _ADMIN_CONNECTIONS_MAX)
+        )
+        self.http = await self._open_http("http.listen", config.listen, Router(about), counters, config.limits)
+        self.http_address = Address(*self.http.address)
+        self.http_admin = await self._open_http(
+            "http.admin_listen", config.admin, Router(about), counters, admin_limits
+        )
+        self.http_admin_address = Address(*self.http_admin.address)
+        _logger.info("listening", extra={"http": str(self.http_address), "admin": str(self.http_admin_address)})
+
+    async def _open_http(
+        self, setting: str, at: Address, router: Router, counters: HttpCounters, limits: HttpLimits
+    ) -> HttpListener:
         try:
-            self.http: HttpListener = await start_http(
-                transport=TcpTransport(),
+            listener = await listen_http(
+                TcpTransport(),
+                at.host,
+                at.port,
+                router=router,
                 clock=self.clock,
-                host=config.listen.host,
-                port=config.listen.port,
-                about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
-                health=lambda: health.reasons(broker=broker, logs=self.logs, lag=self.lag),
-                metrics=metrics.render,
+                rand=self._rand,
                 counters=counters,
-                limits=config.limits,
+                limits=limits,
+                hosts=Hosts(self.config.http.hosts, is_loopback=at.is_loopback),
             )
         except OSError as error:
+            flag = "--http" if setting == "http.listen" else f"{setting} in the configuration"
             raise ConfigurationError(
-                f"{config.listen} cannot be listened on for HTTP ({error.strerror or error}); stop the program that "
-                "has it or choose another address with --http"
+                f"{at} cannot be listened on for HTTP ({error.strerror or error}); stop the program that "
+                f"has it or choose another address with {flag}"
             ) from error
-        self._stack.push_async_callback(self.http.stop)
-        self.http_address = Address(*self.http.address)
-        _logger.info("listening", extra={"http": str(self.http_address)})
+        self._stack.push_async_callback(listener.stop)
+        return listener
 
     async def _expire_producers(self) -> None:
         while True:

@@ -14,22 +14,28 @@ from typing import Any, NamedTuple
 import uvloop
 from tests.support.wait import wait_until
 
+from headrace.broker.promise import Promise
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.listener import HttpListener, listen_http
 from headrace.gateways.http.message import RefusedError, Request, Response, json_response
-from headrace.gateways.http.router import Route
+from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.router import Later, Route, Router
 from headrace.host.transport import TcpTransport
 from headrace.model.errors import UnknownTopicError
 from headrace.testing.clock import SimulatedClock
+from headrace.testing.rand import SeededRand
 
 DEADLINE_S = 10.0
 BIG_BYTES = 1024 * 1024
 
 
 class Server:
-    def __init__(self, limits: HttpLimits) -> None:
+    def __init__(self, limits: HttpLimits, hosts: Hosts | None = None) -> None:
         self.limits = limits
+        self.hosts = hosts
+        self.promises: dict[str, Promise[str]] = {}
+        self.ended: list[str] = []
         self.clock = SimulatedClock()
         self.counters = HttpCounters()
         self.listener: HttpListener
@@ -50,8 +56,10 @@ class Server:
                 TcpTransport(),
                 "127.0.0.1",
                 0,
-                routes=self._routes(),
+                router=Router(self._routes()),
                 clock=self.clock,
+                rand=SeededRand(1),
+                hosts=self.hosts,
                 counters=self.counters,
                 limits=self.limits,
             )
@@ -109,6 +117,18 @@ class Server:
                 raise
             return Response(body=request.query.encode())
 
+        def promised(request: Request) -> Later[str]:
+            self.served.append(request.query)
+            promise = self.promises[request.query] = Promise()
+
+            def cancel() -> None:
+                self.ended.append(request.query)
+
+            return Later(promise, lambda text: Response(body=text.encode()), cancel)
+
+        def named(request: Request) -> Response:
+            return json_response([request.id, *request.values])
+
         def fail(request: Request) -> Response:
             raise ZeroDivisionError("nobody expected this")
 
@@ -124,6 +144,8 @@ class Server:
         return [
             Route("GET", "/hello", hello),
             Route("GET", "/gated", gated),
+            Route("GET", "/promised", promised, head=False),
+            Route("GET", "/named/{name}/of/{other}", named),
             Route("GET", "/fail", fail),
             Route("GET", "/fail-later", fail_later),
             Route("GET", "/refuse", refuse),
@@ -134,8 +156,8 @@ class Server:
 
 
 @contextmanager
-def serving(**limits: int) -> Iterator[Server]:
-    server = Server(HttpLimits(**limits))
+def serving(*, hosts: Hosts | None = None, **limits: int) -> Iterator[Server]:
+    server = Server(HttpLimits(**limits), hosts)
     server.start()
     try:
         yield server

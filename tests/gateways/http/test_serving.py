@@ -55,9 +55,10 @@ def test_head_says_what_get_would_without_the_body(server: Server) -> None:
     with Client(server) as client:
         client.send(get("/hello", method="HEAD") + get("/hello") + get("/nowhere", method="HEAD") + get("/hello"))
         head, whole = client.answer(to_head=True), client.answer()
+        assert head.headers.pop("x-request-id") != whole.headers.pop("x-request-id")
         assert (head.status, head.headers) == (whole.status, whole.headers)
         assert client.answer(to_head=True).status == 404
-        assert client.answer() == whole
+        assert client.answer().body == whole.body
 
 
 def test_pipelined_requests_are_answered_in_their_order(server: Server) -> None:

@@ -18,8 +18,8 @@ class Body(Protocol):
     @property
     def is_done(self) -> bool: ...
 
-    def take(self, buffer: bytearray) -> None:
-        """Move what belongs to this body out of the buffer's front. Raises RefusedError."""
+    def take(self, buffer: bytes | bytearray, at: int) -> int:
+        """Copy what belongs to this body from there on, and say where the rest begins. Raises RefusedError."""
 
 
 def too_large(bytes_max: int) -> RefusedError:
@@ -43,11 +43,11 @@ class FixedBody:
     def is_done(self) -> bool:
         return self._left == 0
 
-    def take(self, buffer: bytearray) -> None:
-        piece = buffer[: self._left]
+    def take(self, buffer: bytes | bytearray, at: int) -> int:
+        piece = buffer[at : at + self._left]
         self.data += piece
-        del buffer[: len(piece)]
         self._left -= len(piece)
+        return at + len(piece)
 
 
 class ChunkedBody:
@@ -62,16 +62,17 @@ class ChunkedBody:
         self._chunk_ends = False  # the CRLF behind a chunk's data is next
         self._in_trailers = False
 
-    def take(self, buffer: bytearray) -> None:
+    def take(self, buffer: bytes | bytearray, at: int) -> int:
         while not self.is_done:
             if self._chunk_left:
-                if not buffer:
-                    return
-                self._take_data(buffer)
+                if at == len(buffer):
+                    break
+                at = self._take_data(buffer, at)
                 continue
-            line = self._take_line(buffer)
+            line = self._take_line(buffer, at)
             if line is None:
-                return
+                break
+            at += len(line) + 2
             if self._chunk_ends:
                 if line:
                     raise _malformed("a chunk is longer than its size says")
@@ -80,27 +81,27 @@ class ChunkedBody:
                 self._end_or_trailer(line)
             else:
                 self._begin_chunk(line)
+        return at
 
-    def _take_data(self, buffer: bytearray) -> None:
-        piece = buffer[: self._chunk_left]
+    def _take_data(self, buffer: bytes | bytearray, at: int) -> int:
+        piece = buffer[at : at + self._chunk_left]
         self.data += piece
-        del buffer[: len(piece)]
         self._chunk_left -= len(piece)
         self._chunk_ends = self._chunk_left == 0
+        return at + len(piece)
 
-    def _take_line(self, buffer: bytearray) -> bytes | None:
-        end = buffer.find(b"\r\n", 0, _LINE_BYTES_MAX + 2)
-        line = bytes(buffer[:_LINE_BYTES_MAX] if end < 0 else buffer[:end])
+    def _take_line(self, buffer: bytes | bytearray, at: int) -> bytes | None:
+        end = buffer.find(b"\r\n", at, at + _LINE_BYTES_MAX + 2)
+        line = bytes(buffer[at : at + _LINE_BYTES_MAX] if end < 0 else buffer[at:end])
         if b"\n" in line or b"\r" in (line if end >= 0 else line[:-1]):
             raise _malformed("a line ends with CR or LF alone")
         if end < 0:
-            if self._chunk_ends and len(buffer) > 1:
+            if self._chunk_ends and len(line) > 1:
                 raise _malformed("a chunk is longer than its size says")
-            if len(buffer) >= _LINE_BYTES_MAX:
+            if len(line) >= _LINE_BYTES_MAX:
                 raise _malformed("a chunk's line is too long")
             return None
-        del buffer[: end + 2]
-        self._overhead_left -= end + 2
+        self._overhead_left -= len(line) + 2
         if self._overhead_left < 0:
             raise RefusedError(413, "chunks_too_small", "the chunks' own lines are too many bytes; send larger chunks")
         return line

@@ -1,9 +1,13 @@
 """One HTTP connection: bytes in, requests out; answers in, bytes out, in the order of the requests.
 
 Theory of operation. A connection is callbacks on the event loop; `reader` makes requests of what arrives. A route that
-answers at once is answered in the same callback; one that gives a coroutine gets a task, owned by this connection.
-Every request has a slot, and slots are answered from the front, so pipelined requests are answered in order whichever
-finishes first.
+answers at once is answered in the same callback; one that gives a Later is answered in the turn in which its promise is
+kept; one that gives a coroutine gets a task, owned by this connection. Every request has a slot, and slots are answered
+from the front, so pipelined requests are answered in order whichever finishes first. The event loop joins what is
+written in one of its turns into one call of the kernel.
+
+Whoever waits for nobody. When the peer goes away, when it closes its half, when the node stops and when an answer is
+overdue, a wait that can be cancelled is: a long poll would otherwise take messages for nobody.
 
 Holding back. Reading stops while too many requests are unanswered, while the peer does not take its answers, and for
 a turn of the loop after a number of requests, so that one connection's pipeline does not keep the others waiting.
@@ -19,35 +23,23 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
-from headrace.gateways.http.counters import NO_ROUTE
-from headrace.gateways.http.errors import answer_to
-from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response, encode, problem, refusal
+import msgspec
+
+from headrace.broker.promise import Promise
+from headrace.gateways.http.errors import problem_of
+from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response, refusal
 from headrace.gateways.http.reader import Arrived, RequestReader
+from headrace.gateways.http.router import Later
 from headrace.gateways.http.shared import Shared, overloaded
-from headrace.model.errors import HeadraceError
+from headrace.gateways.http.slot import Slot, choose
+from headrace.model.errors import HeadraceError, ShuttingDownError, TimedOutError
 
 _LOGGER = logging.getLogger(__name__)
 
 # Requests that one connection may have served in one turn of the loop before the others get theirs.
 REQUESTS_A_TURN = 64
-
-
-class Slot:
-    """A request's place in the order of answers."""
-
-    __slots__ = ("connection", "is_last", "response", "route", "since_ms", "size", "task", "without_body")
-
-    def __init__(self, route: str, *, since_ms: int, is_last: bool) -> None:
-        self.route = route
-        self.since_ms = since_ms
-        self.is_last = is_last
-        self.connection: str | None = "close" if is_last else None
-        self.without_body = False
-        self.size = 0  # of the body, in the budget of all bodies
-        self.task: asyncio.Task[Response] | None = None
-        self.response: Response | None = None
 
 
 class HttpConnection(asyncio.Protocol):
@@ -56,7 +48,7 @@ class HttpConnection(asyncio.Protocol):
         self._limits = shared.limits
         self._transport: asyncio.Transport | None = None
         self._address = "?"
-        self._reader = RequestReader(shared.limits, find=shared.router.find)
+        self._reader = RequestReader(shared.limits, heads=shared.heads)
         self._body_size = 0  # of the body that is being read, in the budget of all bodies
         self._asked_for_body = False
         self._slots: deque[Slot] = deque()
@@ -91,11 +83,11 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
-        for slot in self._slots:
-            if slot.task is not None:
-                slot.task.cancel()
-            self._shared.bodies_bytes -= slot.size
-        self._slots.clear()
+        slots, self._slots = self._slots, deque()
+        for slot in slots:
+            self._shared.bodies_bytes -= len(slot.request.body)
+            # An answer that was not written takes back what it would have handed out.
+            slot.cancel()
         self._stop_reading()
         self._shared.remove(self, self._address)
 
@@ -116,6 +108,7 @@ class HttpConnection(asyncio.Protocol):
         self._peer_ended = True
         self._no_more_requests = True
         self._last_ms = self._shared.now_ms
+        self._end_waits()
         if self._lingering or not self._slots:
             self._close()
         # The peer may have closed its half only and wait for its answers; or it is gone, which looks the same.
@@ -158,10 +151,11 @@ class HttpConnection(asyncio.Protocol):
         had_head = reader.head is not None
         arrived = reader.next()
         held = len(arrived.body) if arrived is not None else reader.body_bytes
-        shared.bodies_bytes += held - self._body_size
-        self._body_size = held
-        if shared.bodies_bytes > self._limits.bodies_in_flight_bytes_max:
-            raise overloaded("requests of all clients together have too many bytes; retry later")
+        if held != self._body_size:
+            shared.bodies_bytes += held - self._body_size
+            self._body_size = held
+            if shared.bodies_bytes > self._limits.bodies_in_flight_bytes_max:
+                raise overloaded("requests of all clients together have too many bytes; retry later")
         if arrived is None:
             if reader.head is not None and not had_head:
                 self._part_since_ms = shared.now_ms
@@ -188,60 +182,102 @@ class HttpConnection(asyncio.Protocol):
     # From requests to answers.
 
     def _serve(self, arrived: Arrived) -> None:
-        head, route, body = arrived
-        path = NO_ROUTE if isinstance(route, RefusedError) else route.path
-        slot = Slot(path, since_ms=self._shared.now_ms, is_last=not head.keep_alive)
-        slot.size, self._body_size = self._body_size, 0
-        slot.without_body = head.method == "HEAD"
-        if head.keep_alive and head.is_http_1_0:
+        target, fields = arrived.head
+        found = target.found
+        shared = self._shared
+        request = Request(
+            target.method,
+            target.path,
+            target.query,
+            fields.headers,
+            arrived.body,
+            () if isinstance(found, RefusedError) else found.values,
+            fields.request_id or shared.next_id(),
+        )
+        route = choose(found, request)
+        slot = Slot(self, request, None if isinstance(route, RefusedError) else route, since_ms=shared.now_ms)
+        self._body_size = 0
+        if not fields.keep_alive:
+            slot.is_last = self._no_more_requests = True
+        elif fields.is_http_1_0:
             slot.connection = "keep-alive"
         self._slots.append(slot)
-        self._no_more_requests = slot.is_last
         if isinstance(route, RefusedError):
             self._finish(slot, refusal(route))
             return
-        request = Request(method=head.method, path=head.path, query=head.query, headers=head.headers, body=body)
         try:
             outcome = route.handler(request)
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
-            self._finish(slot, self._failure(route.path, error))
+            self._finish(slot, self._failure(slot, error))
             return
         if isinstance(outcome, Response):
             self._finish(slot, outcome)
+        elif isinstance(outcome, Later):
+            slot.later = outcome
+            outcome.promise.then(slot.kept)
+        else:
+            slot.task = asyncio.get_running_loop().create_task(outcome)
+            slot.task.add_done_callback(partial(self._finish_task, slot))
+
+    def finish_later(self, slot: Slot, promise: Promise[Any]) -> None:
+        if slot.response is not None or self._closed:
             return
-        slot.task = asyncio.get_running_loop().create_task(outcome)
-        slot.task.add_done_callback(partial(self._finish_task, slot))
+        assert slot.later is not None
+        try:
+            response = slot.later.render(promise.result())
+        except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
+            response = self._failure(slot, error)
+        self._finish(slot, response)
 
     def _finish_task(self, slot: Slot, task: "asyncio.Task[Response]") -> None:
         slot.task = None
         if self._closed or slot.response is not None:
             # Nobody waits for it. An exception is looked at all the same, or asyncio reports it as forgotten.
             if not task.cancelled() and (error := task.exception()) is not None:
-                _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.route})
+                _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.name})
             return
         if task.cancelled():
-            self._finish(slot, problem(503, "shutting_down", "the request was cancelled; reconnect and retry"))
+            self._finish(slot, self._failure(slot, ShuttingDownError("the request was cancelled; reconnect and retry")))
             return
         error = task.exception()
-        self._finish(slot, task.result() if error is None else self._failure(slot.route, error))
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        self._finish(slot, task.result() if error is None else self._failure(slot, error))
 
-    def _failure(self, route: str, error: BaseException) -> Response:
-        if isinstance(error, RefusedError):
-            return refusal(error)
-        if isinstance(error, HeadraceError):
-            return answer_to(error)
-        self._shared.counters.handler_failures += 1
-        _LOGGER.error("HTTP request failed", exc_info=error, extra={"route": route})
-        return problem(500, "internal", "an error that nothing here expected; the node's log has it")
+    def _failure(self, slot: Slot, error: Exception) -> Response:
+        if not isinstance(error, RefusedError | HeadraceError):
+            self._shared.counters.handler_failures += 1
+            _LOGGER.error(
+                "HTTP request failed", exc_info=error, extra={"route": slot.name, "request_id": slot.request.id}
+            )
+        failed = problem_of if slot.route is None else slot.route.failed
+        return failed(slot.request, error)
 
     def _refuse(self, error: RefusedError) -> None:
         """Refuse what cannot be understood or taken, in its turn, and read nothing more."""
-        slot = Slot(NO_ROUTE, since_ms=self._shared.now_ms, is_last=True)
-        slot.without_body = self._reader.head is not None and self._reader.head.method == "HEAD"
+        request, route = Request("", "", "", {}, b"", (), self._shared.next_id()), None
+        if (head := self._reader.head) is not None:
+            request = Request(head.target.method, head.target.path, head.target.query, head.fields.headers, b"")
+            request = msgspec.structs.replace(request, id=head.fields.request_id or self._shared.next_id())
+            chosen = choose(head.target.found, request)
+            route = None if isinstance(chosen, RefusedError) else chosen
+        slot = Slot(self, request, route, since_ms=self._shared.now_ms)
+        slot.is_last = True
         self._stop_reading()
         self._shared.counters.count_closed(error.code)
         self._slots.append(slot)
-        self._finish(slot, refusal(error))
+        self._finish(slot, self._failure(slot, error))
+
+    def _end_waits(self) -> None:
+        """Cancel the waits that can be. Each is answered by its own promise, or here."""
+        for slot in list(self._slots):
+            later = slot.later
+            if slot.response is None and later is not None and later.cancel is not None:
+                later.cancel()
+                if slot.response is None:
+                    self._finish(
+                        slot, self._failure(slot, ShuttingDownError("the wait was ended; reconnect and retry"))
+                    )
 
     def _finish(self, slot: Slot, response: Response) -> None:
         slot.response = response
@@ -250,19 +286,20 @@ class HttpConnection(asyncio.Protocol):
 
     def _answer_front(self) -> None:
         """Send every answer that has nothing unfinished ahead of it."""
-        slots = self._slots
+        slots, shared = self._slots, self._shared
         while slots and (response := slots[0].response) is not None and not self._closed:
             slot = slots.popleft()
-            self._shared.bodies_bytes -= slot.size
-            self._shared.counters.count_request(slot.route, response.status)
-            self._last_ms = self._shared.now_ms
+            request = slot.request
+            shared.bodies_bytes -= len(request.body)
+            shared.counters.count_request(slot.name, response.status)
+            self._last_ms = shared.now_ms
             is_end = slot.is_last or (self._no_more_requests and not slots)
             self._write(
-                encode(
+                shared.encoder.encode(
                     response,
-                    date=self._shared.date,
+                    request_id=request.id,
                     connection="close" if is_end else slot.connection,
-                    without_body=slot.without_body,
+                    without_body=request.method == "HEAD",
                 )
             )
             if is_end:
@@ -336,10 +373,12 @@ class HttpConnection(asyncio.Protocol):
 
     def _check_slots(self, now_ms: int) -> None:
         for slot in list(self._slots):
-            if slot.task is not None and now_ms - slot.since_ms >= self._limits.answer_deadline_ms:
+            if slot.response is not None or now_ms - slot.since_ms < self._limits.answer_deadline_ms:
+                continue
+            slot.cancel()
+            if slot.response is None:
                 detail = "the request was not answered in time; it may have been carried out all the same"
-                slot.task.cancel()
-                self._finish(slot, problem(504, "timed_out", detail, more={"retriable": True}))
+                self._finish(slot, self._failure(slot, TimedOutError(detail)))
 
     def _taken_bytes(self) -> int:
         assert self._transport is not None
@@ -353,7 +392,8 @@ class HttpConnection(asyncio.Protocol):
         """The node stops: no further request is read, those that were read are answered, then it closes at once."""
         self._draining = True
         self._stop_reading()
-        if not self._slots:
+        self._end_waits()
+        if not self._slots and not self._closed:
             self._close()
 
     def _end(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headrace.gateways.http.message import Response, problem
+from headrace.gateways.http.message import RefusedError, Request, Response, problem, refusal
 from headrace.model import errors
 
 # A class that is not here is answered as its nearest base that is.
@@ -52,3 +52,12 @@ def answer_to(error: errors.HeadraceError) -> Response:
     status = status_of(type(error))
     headers = (("Retry-After", "1"),) if status in _RETRY_LATER else ()
     return problem(status, error.code, str(error), headers=headers, more={"retriable": error.retriable})
+
+
+def problem_of(request: Request, error: Exception) -> Response:
+    """How a route's exception is answered where the route says nothing else."""
+    if isinstance(error, RefusedError):
+        return refusal(error)
+    if isinstance(error, errors.HeadraceError):
+        return answer_to(error)
+    return problem(500, "internal", f"an error that nothing here expected; the node's log has it as {request.id}")

@@ -5,41 +5,74 @@ reads each one: no state is carried from one request to the next, which is what 
 httptools) reads the headers; what it tolerates and proxies read differently is refused before: bare CR or LF, folded
 lines, request lines with anything but single spaces, versions other than 1.0 and 1.1, two ways to say a body's length
 (RFC 9112 sections 2.2, 5.2, 6.3; 8-security, HTTP smuggling).
+
+Clients repeat themselves: on a connection most heads differ in the request line and the body's length at most. What the
+lines behind the request line mean is a pure function of their bytes, so `HeadReader` remembers the latest ones by their
+bytes, and whole request lines with where they lead likewise. A head that is remembered is read by two look-ups; a test
+holds that the answer is the same as without.
 """
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import httptools
 import msgspec
 
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError
+from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.router import Found
 
 END = b"\r\n\r\n"
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # A fragment is never sent, so a target has no "#".
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb') ([!"$-~]+) HTTP/(\d)\.(\d)')
-_ABSOLUTE = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"https?://([^/?]+)", re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,18}")
 # Headers that mean something different when a second one is read, or is not.
 _ONCE = frozenset({"host", "content-length", "transfer-encoding", "content-type", "authorization", "expect"})
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    method: str
-    path: str
-    query: str
+# Of these llhttp has nothing to say that the request line's own expression does not.
+_COMMON = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+# Lines that are different each time, so that remembering them would only push others out.
+_FLEETING = frozenset({"x-request-id", "authorization", "x-amz-date", "traceparent", "x-amzn-trace-id"})
+_REMEMBERED_MAX = 512
+_REMEMBERED_BYTES_MAX = 1024
+_LINE_BYTES_MAX = 128
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lines behind the request line say."""
+
     headers: dict[str, str]
     keep_alive: bool
     is_http_1_0: bool
     content_length: int
     is_chunked: bool
     expects_continue: bool
+    request_id: str | None
 
     @property
     def has_body(self) -> bool:
         return self.is_chunked or self.content_length > 0
+
+
+class Target(NamedTuple):
+    """What the request line says, and where it leads."""
+
+    method: str
+    path: str
+    query: str
+    found: Found | RefusedError
+
+
+class Head(NamedTuple):
+    target: Target
+    fields: Fields
 
 
 class _Collector:
@@ -62,35 +95,82 @@ def check_line_ends(block: bytes | bytearray) -> None:
         raise RefusedError(400, "bare_line_end", "a line of the request ends with CR or LF alone; end lines with CRLF")
 
 
-def parse_head(block: bytes, limits: HttpLimits) -> Head:
-    """Read a head, its empty line included."""
+class HeadReader:
+    """Reads the heads of one listener."""
+
+    def __init__(self, limits: HttpLimits, *, find: Callable[[str, str], Found], hosts: Hosts | None = None) -> None:
+        self._limits = limits
+        self._find = find
+        self._hosts = hosts
+        self._fields: dict[bytes, Fields] = {}
+        self._targets: dict[bytes, Target] = {}
+
+    def read(self, block: bytes) -> Head:
+        """Read a head, its empty line included. Raises RefusedError for what is refused whatever the route."""
+        end = block.index(b"\r\n")
+        line, rest = block[:end], block[end:]
+        fields = self._fields.get(rest)
+        if fields is not None:
+            target = self._targets.get(line)
+            if target is not None:
+                return Head(target, fields)
+        method, form, minor = _check(block, line)
+        if fields is None or minor == 0 or method not in _COMMON or not form.startswith("/"):
+            fields = self._read_fields(block, form, is_http_1_0=minor == 0)
+            self._remember_fields(rest, fields)
+        return Head(self._read_target(line, method, form, minor), fields)
+
+    def _read_fields(self, block: bytes, form: str, *, is_http_1_0: bool) -> Fields:
+        collected = _parse(block)
+        if len(collected) > self._limits.headers_max:
+            raise RefusedError(431, "head_too_large", f"more than {self._limits.headers_max} headers; send fewer")
+        headers = _by_name(collected)
+        if "host" not in headers and not is_http_1_0:
+            raise RefusedError(400, "missing_host", "HTTP/1.1 requires a Host header; send one")
+        if self._hosts is not None:
+            absolute = _ABSOLUTE.match(form)
+            self._hosts.check(headers, authority=absolute[1] if absolute is not None else None)
+        length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
+        expect = headers.get("expect")
+        if expect is not None and expect.lower() != "100-continue":
+            raise RefusedError(417, "unknown_expectation", "Expect takes 100-continue and nothing else; leave it out")
+        request_id = headers.get("x-request-id")
+        return Fields(
+            headers=headers,
+            keep_alive=_keeps_alive(headers, is_http_1_0=is_http_1_0),
+            is_http_1_0=is_http_1_0,
+            content_length=length,
+            is_chunked=is_chunked,
+            expects_continue=expect is not None and not is_http_1_0,
+            request_id=request_id if request_id is not None and _REQUEST_ID.fullmatch(request_id) else None,
+        )
+
+    def _remember_fields(self, rest: bytes, fields: Fields) -> None:
+        if fields.is_http_1_0 or len(rest) > _REMEMBERED_BYTES_MAX or not _FLEETING.isdisjoint(fields.headers):
+            return
+        if len(self._fields) >= _REMEMBERED_MAX:
+            self._fields.clear()
+        self._fields[rest] = fields
+
+    def _read_target(self, line: bytes, method: str, form: str, minor: int) -> Target:
+        path, _, query = _origin_form(form).partition("?")
+        try:
+            target = Target(method, path, query, self._find(method, path))
+        except RefusedError as error:
+            return Target(method, path, query, error)
+        # Only what needs nothing else of the head to be read the same way again.
+        if minor == 1 and len(line) <= _LINE_BYTES_MAX and method in _COMMON and form.startswith("/"):
+            if len(self._targets) >= _REMEMBERED_MAX:
+                self._targets.clear()
+            self._targets[line] = target
+        return target
+
+
+def _check(block: bytes, line: bytes) -> tuple[str, str, int]:
     check_line_ends(block)
     if b"\r\n " in block or b"\r\n\t" in block:
         raise RefusedError(400, "folded_header", "a header continues on a second line; send each header on one line")
-    method, target, minor = _request_line(block[: block.index(b"\r\n")])
-    collected = _parse(block)
-    if len(collected) > limits.headers_max:
-        raise RefusedError(431, "head_too_large", f"more than {limits.headers_max} headers; send fewer")
-    headers = _by_name(collected)
-    is_http_1_0 = minor == 0
-    if "host" not in headers and not is_http_1_0:
-        raise RefusedError(400, "missing_host", "HTTP/1.1 requires a Host header; send one")
-    path, _, query = _origin_form(target).partition("?")
-    length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
-    expect = headers.get("expect")
-    if expect is not None and expect.lower() != "100-continue":
-        raise RefusedError(417, "unknown_expectation", "Expect takes 100-continue and nothing else; leave it out")
-    return Head(
-        method=method,
-        path=path,
-        query=query,
-        headers=headers,
-        keep_alive=_keeps_alive(headers, is_http_1_0=is_http_1_0),
-        is_http_1_0=is_http_1_0,
-        content_length=length,
-        is_chunked=is_chunked,
-        expects_continue=expect is not None and not is_http_1_0,
-    )
+    return _request_line(line)
 
 
 def _request_line(line: bytes) -> tuple[str, str, int]:

@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
 
 from headrace.gateways.http.connection import HttpConnection
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
-from headrace.gateways.http.router import Route, Router
+from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.router import Router
 from headrace.gateways.http.shared import Shared
 from headrace.host.clock import Clock
+from headrace.host.rand import Rand
 from headrace.host.transport import Listener, Transport
 
 _LOGGER = logging.getLogger(__name__)
@@ -64,13 +65,15 @@ async def listen_http(
     host: str,
     port: int,
     *,
-    routes: Iterable[Route],
+    router: Router,
     clock: Clock,
+    rand: Rand,
     counters: HttpCounters,
     limits: HttpLimits,
+    hosts: Hosts | None = None,
 ) -> HttpListener:
-    """Serve these routes on an address until the listener is stopped."""
-    shared = Shared(router=Router(routes), limits=limits, clock=clock, counters=counters)
+    """Serve these routes on an address until the listener is stopped. Without `hosts` any Host header is taken."""
+    shared = Shared(router=router, limits=limits, clock=clock, rand=rand, counters=counters, hosts=hosts)
     listener = await transport.listen(host, port, lambda: HttpConnection(shared))
     shared.start_sweeping()
     return HttpListener(shared, listener)

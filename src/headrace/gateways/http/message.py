@@ -12,16 +12,19 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 
 
 # Structs, because one of each is made for every request, and a frozen dataclass takes several times as long to make.
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     method: str
-    path: str  # as sent: percent-encoding is the route's to decode
-    query: str
-    # Names in lower case; several of one name are joined with ", ", where that is allowed at all.
+    path: str  # as sent
+    query: str  # as sent
+    # Names in lower case; several of one name are joined with ", ", where that is allowed at all. Shared by requests
+    # with the same headers.
     headers: Mapping[str, str]
     body: bytes
+    values: tuple[str, ...] = ()  # what stands in the placeholders of the route's path, decoded, in their order
+    id: str = ""  # known to the client as x-request-id
 
 
-class Response(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: int = 200
     content_type: str = PLAIN_TEXT
     body: bytes = b""
@@ -70,15 +73,51 @@ def refusal(error: RefusedError) -> Response:
 # Answers describe a moment, and nothing in them is for a browser to guess at.
 _ALWAYS = b"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_WITHOUT_CONTENT = frozenset({204, 304})
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_OPENINGS_MAX = 256
 
 
-def encode(response: Response, *, date: bytes, connection: str | None, without_body: bool) -> bytes:
-    """The answer's bytes. An answer to HEAD says how long the body would be and leaves it out."""
-    lines = [f"Content-Type: {response.content_type}\r\nContent-Length: {len(response.body)}\r\n"]
-    for name, value in response.headers:
-        lines.append(f"{name}: {value}\r\n")
+class Encoder:
+    """Answers to bytes. What answers of one second have in common is put together once."""
+
+    def __init__(self) -> None:
+        self._date = b""
+        self._openings: dict[tuple[int, str], bytes] = {}
+
+    def set_date(self, date: str) -> None:
+        line = f"Date: {date}\r\n".encode()
+        if line != self._date:
+            self._date = line
+            self._openings.clear()
+
+    def encode(self, response: Response, *, request_id: str, connection: str | None, without_body: bool) -> bytes:
+        """The answer's bytes. An answer to HEAD says how long the body would be and leaves it out."""
+        opening = self._openings.get((response.status, response.content_type))
+        if opening is None:
+            opening = self._open(response.status, response.content_type)
+        more = b"" if connection is None and not response.headers else _lines(response.headers, connection)
+        if response.status in _WITHOUT_CONTENT:
+            return b"%bX-Request-Id: %b\r\n%b\r\n" % (opening, request_id.encode(), more)
+        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n%b" % (
+            opening,
+            request_id.encode(),
+            more,
+            len(response.body),
+            b"" if without_body else response.body,
+        )
+
+    def _open(self, status: int, content_type: str) -> bytes:
+        opening = _STATUS_LINES[status] + self._date + _ALWAYS
+        if status not in _WITHOUT_CONTENT:
+            opening += f"Content-Type: {content_type}\r\n".encode("latin-1")
+        if len(self._openings) < _OPENINGS_MAX:
+            self._openings[status, content_type] = opening
+        return opening
+
+
+def _lines(headers: tuple[tuple[str, str], ...], connection: str | None) -> bytes:
+    lines = [f"{name}: {value}\r\n" for name, value in headers]
     if connection is not None:
         lines.append(f"Connection: {connection}\r\n")
-    head = b"%b%b%b%b\r\n" % (_STATUS_LINES[response.status], date, _ALWAYS, "".join(lines).encode("latin-1"))
-    return head if without_body else head + response.body
+    return "".join(lines).encode("latin-1")

@@ -1,39 +1,163 @@
-"""Which route serves a request. Refused before its body is read, if none does."""
+"""Which route serves a request. Refused before its body is read, if none does.
 
+A path is declared as literals and placeholders, `/queues/{queue}/messages/{receipt}`; a placeholder may be narrowed by
+a regular expression, `{account:[0-9]{12}}`. Literals win over placeholders. Percent-encoding is undone after the path
+is cut at its slashes, so an encoded slash is part of a value and never a border.
+
+Routes that share a method and a path are told apart by `when`, asked in the order in which they were declared; this is
+how gateways that do not know each other share a port.
+"""
+
+import re
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
+from headrace.broker.promise import Promise
+from headrace.gateways.http.errors import problem_of
 from headrace.gateways.http.message import RefusedError, Request, Response
 
-# A route that answers at once is answered from the parser's callback; one that has to wait gives a coroutine.
-Handler = Callable[[Request], Response | Coroutine[Any, Any, Response]]
+T = TypeVar("T")
+
+
+class Later(Generic[T]):
+    """An answer that a promise will bring, with no task in between."""
+
+    __slots__ = ("cancel", "promise", "render")
+
+    def __init__(
+        self, promise: Promise[T], render: Callable[[T], Response], cancel: Callable[[], None] | None = None
+    ) -> None:
+        self.promise = promise
+        self.render = render
+        # Called once if the client goes away before its answer was written, or the wait has to end.
+        self.cancel = cancel
+
+
+# A route that can answers in the parser's callback; one that waits for the log gives a Later; the rest are coroutines.
+Handler = Callable[[Request], Response | Later[Any] | Coroutine[Any, Any, Response]]
 
 
 class Route(NamedTuple):
     method: str
     path: str
     handler: Handler
+    # Whether it is the one, by the request without its body. None: it is.
+    when: Callable[[Request], bool] | None = None
+    # How what its handler raises is answered, and what the server refuses on its behalf.
+    failed: Callable[[Request, Exception], Response] = problem_of
+    # Whether HEAD is answered as GET without the body. Not where a GET takes something away.
+    head: bool = True
+
+
+class Found(NamedTuple):
+    """The routes of a method and a path, and what stands in the path's placeholders."""
+
+    routes: tuple[Route, ...]
+    values: tuple[str, ...]
+
+
+class Fallback(Protocol):
+    """Whatever serves the paths that the table does not have."""
+
+    def find(self, method: str, path: str) -> Found: ...
+
+
+class _Node:
+    __slots__ = ("literals", "methods", "placeholders")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.placeholders: list[tuple[re.Pattern[str], _Node]] = []
+        self.methods: dict[str, tuple[Route, ...]] = {}
 
 
 class Router:
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._by_path: dict[str, dict[str, Route]] = {}
+    def __init__(self, routes: Iterable[Route], *, fallback: Fallback | None = None) -> None:
+        self._root = _Node()
+        self._fallback = fallback
         for route in routes:
-            methods = self._by_path.setdefault(route.path, {})
-            assert route.method not in methods, f"{route.method} {route.path} is declared twice"
-            methods[route.method] = route
+            node = self._root
+            for segment in route.path.split("/")[1:]:
+                node = _below(node, segment)
+            earlier = node.methods.get(route.method, ())
+            assert not earlier or earlier[-1].when is not None, f"{route.method} {route.path} is declared twice"
+            node.methods[route.method] = (*earlier, route)
 
-    def find(self, method: str, path: str) -> Route:
-        methods = self._by_path.get(path)
+    def find(self, method: str, path: str) -> Found:
+        """The routes that may serve this. Raises RefusedError."""
+        segments = path.split("/")[1:] if path.startswith("/") else [path]
+        if "%" in path:
+            segments = [decode(segment) for segment in segments]
+        values: list[str] = []
+        methods = _walk(self._root, segments, 0, values)
         if methods is None:
-            raise RefusedError(404, "not_found", "nothing is served at this path; GET / lists what is")
-        route = methods.get("GET" if method == "HEAD" else method)
-        if route is None:
-            allowed = sorted({*methods, "HEAD"} if "GET" in methods else methods)
-            raise RefusedError(
-                405,
-                "method_not_allowed",
-                f"this path takes {', '.join(allowed)}; use one of them",
-                headers=(("Allow", ", ".join(allowed)),),
-            )
-        return route
+            if self._fallback is not None:
+                return self._fallback.find(method, path)
+            raise not_found()
+        routes = methods.get(method)
+        if routes is None and method == "HEAD":
+            routes = tuple(route for route in methods.get("GET", ()) if route.head)
+        if not routes:
+            raise method_not_allowed(methods)
+        return Found(routes, tuple(values))
+
+
+def _below(node: _Node, segment: str) -> _Node:
+    if not (segment.startswith("{") and segment.endswith("}")):
+        return node.literals.setdefault(segment, _Node())
+    _, _, expression = segment[1:-1].partition(":")
+    pattern = re.compile(expression or ".+", re.DOTALL)
+    for known, below in node.placeholders:
+        if known.pattern == pattern.pattern:
+            return below
+    below = _Node()
+    node.placeholders.append((pattern, below))
+    return below
+
+
+def _walk(node: _Node, segments: list[str], at: int, values: list[str]) -> dict[str, tuple[Route, ...]] | None:
+    """The methods of the path from here on, and its values."""
+    if at == len(segments):
+        return node.methods or None
+    segment = segments[at]
+    below = node.literals.get(segment)
+    if below is not None and (methods := _walk(below, segments, at + 1, values)) is not None:
+        return methods
+    for pattern, below in node.placeholders:
+        if pattern.fullmatch(segment) is None:
+            continue
+        values.append(segment)
+        if (methods := _walk(below, segments, at + 1, values)) is not None:
+            return methods
+        values.pop()
+    return None
+
+
+_BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+def decode(text: str) -> str:
+    """Undo percent-encoding of one piece of a path or query."""
+    if _BAD_ESCAPE.search(text) is None:
+        try:
+            return unquote_to_bytes(text).decode()
+        except UnicodeDecodeError:
+            pass
+    raise RefusedError(
+        400, "malformed_path", "the address has a percent sign that is not followed by UTF-8 in hexadecimal; encode it"
+    )
+
+
+def not_found() -> RefusedError:
+    return RefusedError(404, "not_found", "nothing is served at this path; GET / lists what is")
+
+
+def method_not_allowed(methods: dict[str, tuple[Route, ...]]) -> RefusedError:
+    takes = set(methods)
+    if any(route.head for route in methods.get("GET", ())):
+        takes.add("HEAD")
+    allowed = ", ".join(sorted(takes))
+    return RefusedError(
+        405, "method_not_allowed", f"this path takes {allowed}; use one of them", headers=(("Allow", allowed),)
+    )

@@ -10,10 +10,13 @@ from email.utils import formatdate
 from typing import Protocol
 
 from headrace.gateways.http.counters import HttpCounters
+from headrace.gateways.http.head import HeadReader
 from headrace.gateways.http.limits import HttpLimits
-from headrace.gateways.http.message import RefusedError
+from headrace.gateways.http.message import Encoder, RefusedError
+from headrace.gateways.http.origin import Hosts
 from headrace.gateways.http.router import Router
 from headrace.host.clock import Clock, Timer
+from headrace.host.rand import Rand
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,8 +35,18 @@ class Swept(Protocol):
 
 
 class Shared:
-    def __init__(self, *, router: Router, limits: HttpLimits, clock: Clock, counters: HttpCounters) -> None:
-        self.router = router
+    def __init__(
+        self,
+        *,
+        router: Router,
+        limits: HttpLimits,
+        clock: Clock,
+        rand: Rand,
+        counters: HttpCounters,
+        hosts: Hosts | None = None,
+    ) -> None:
+        self.heads = HeadReader(limits, find=router.find, hosts=hosts)
+        self.encoder = Encoder()
         self.limits = limits
         self.clock = clock
         self.counters = counters
@@ -41,15 +54,17 @@ class Shared:
         self.bodies_bytes = 0
         # The time of the last sweep: late by sweep_ms at most, and free to read.
         self.now_ms = clock.monotonic_ms()
-        self.date = b""
         self.on_empty: Callable[[], None] | None = None
+        # Requests are numbered; the front keeps the numbers of two runs and two listeners apart.
+        self._id_front = rand.bytes(6).hex()
+        self._id_count = 0
         self._by_address: dict[str, int] = {}
         self._timer: Timer | None = None
         self._warned_ms = self.now_ms - _WARNING_INTERVAL_MS
 
     def start_sweeping(self) -> None:
         self.now_ms = self.clock.monotonic_ms()
-        self.date = f"Date: {formatdate(self.clock.wall_ms() / 1000, usegmt=True)}\r\n".encode()
+        self.encoder.set_date(formatdate(self.clock.wall_ms() / 1000, usegmt=True))
         self._timer = self.clock.call_later(self.limits.sweep_ms, self._sweep)
 
     def stop_sweeping(self) -> None:
@@ -61,6 +76,11 @@ class Shared:
         self.start_sweeping()
         for connection in list(self.connections):
             connection.check_deadlines(self.now_ms)
+
+    def next_id(self) -> str:
+        """An id for a request whose client gave none."""
+        self._id_count += 1
+        return f"{self._id_front}-{self._id_count:x}"
 
     def add(self, connection: Swept, address: str) -> RefusedError | None:
         """Take a connection in, and say why it has to go at once, if it has to."""

@@ -4,7 +4,8 @@ import asyncio
 import json
 
 from headrace.gateways.http.message import Request, Response
-from headrace.gateways.rest.gateway import REASONS_MAX, Reason, node_routes
+from headrace.gateways.http.router import Later
+from headrace.gateways.rest.about import REASONS_MAX, Reason, node_routes
 
 
 def answer(path: str, *, reasons: list[Reason]) -> Response:
@@ -13,7 +14,8 @@ def answer(path: str, *, reasons: list[Reason]) -> Response:
 
     routes = node_routes(about={"node_id": 7}, health=lambda: reasons, metrics=metrics)
     route = next(route for route in routes if route.path == path)
-    outcome = route.handler(Request(method="GET", path=path, query="", headers={}, body=b""))
+    outcome = route.handler(Request("GET", path, "", {}, b""))
+    assert not isinstance(outcome, Later)
     return outcome if isinstance(outcome, Response) else asyncio.run(outcome)
 
 

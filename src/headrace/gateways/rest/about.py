@@ -1,4 +1,4 @@
-"""The HTTP door, put together: what the node says about itself. The server under it is in `server`.
+"""What the node says about itself.
 
 `GET /` tells what is here, `GET /health` whether this node should get work, `GET /metrics` what it counts. What those
 answers are made of is handed in by the composition root; nothing here reaches into the rooms below.
@@ -7,13 +7,8 @@ answers are made of is handed in by the composition root; nothing here reaches i
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headrace.gateways.http.counters import HttpCounters
-from headrace.gateways.http.limits import HttpLimits
-from headrace.gateways.http.listener import HttpListener, listen_http
 from headrace.gateways.http.message import Request, Response, json_response, problem
 from headrace.gateways.http.router import Route
-from headrace.host.clock import Clock
-from headrace.host.transport import Transport
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # A node with a thousand bad partitions has one problem, not an answer of a thousand lines.
@@ -67,27 +62,3 @@ def node_routes(*, about: Mapping[str, Any], health: Health, metrics: Metrics) -
         Route("GET", "/health", get_health),
         Route("GET", "/metrics", get_metrics),
     ]
-
-
-async def start_http(
-    *,
-    transport: Transport,
-    clock: Clock,
-    host: str,
-    port: int,
-    about: Mapping[str, Any],
-    health: Health,
-    metrics: Metrics,
-    counters: HttpCounters | None = None,
-    limits: HttpLimits | None = None,
-) -> HttpListener:
-    """Serve HTTP clients on an address until the listener is stopped."""
-    return await listen_http(
-        transport,
-        host,
-        port,
-        routes=node_routes(about=about, health=health, metrics=metrics),
-        clock=clock,
-        counters=counters or HttpCounters(),
-        limits=limits or HttpLimits(),
-    )
