@@ -90,3 +90,15 @@ def test_a_request_id_is_taken_over_if_it_is_sane_and_else_made() -> None:
             made.add(client.answer().headers["x-request-id"])
         assert len(made) == 4
         assert not made & {"a b", "a" * 200}
+
+
+def test_a_client_that_sends_one_by_one_without_reading_is_held_back_too() -> None:
+    with serving(requests_in_flight_max=2) as server, Client(server) as client:
+        for number in range(4):
+            client.send(get(f"/promised?{number}"))
+            server.wait(lambda: len(server.served) >= min(number + 1, 2), "what may be in flight is being served")  # noqa: B023
+        assert server.served == ["0", "1"]
+        for number in range(4):
+            server.wait(lambda: str(number) in server.promises, "it is being served")  # noqa: B023
+            server.call(lambda: server.promises[str(number)].keep("done"))  # noqa: B023
+            assert client.answer().body == b"done"

@@ -28,12 +28,11 @@ from typing import Any, cast
 import msgspec
 
 from headrace.broker.promise import Promise
-from headrace.gateways.http.errors import problem_of
 from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response, refusal
 from headrace.gateways.http.reader import Arrived, RequestReader
 from headrace.gateways.http.router import Later
 from headrace.gateways.http.shared import Shared, overloaded
-from headrace.gateways.http.slot import Slot, choose
+from headrace.gateways.http.slot import NOWHERE, Slot, choose
 from headrace.model.errors import HeadraceError, ShuttingDownError, TimedOutError
 
 _LOGGER = logging.getLogger(__name__)
@@ -92,14 +91,15 @@ class HttpConnection(asyncio.Protocol):
         self._shared.remove(self, self._address)
 
     def data_received(self, data: bytes) -> None:
-        self._shared.counters.bytes_in += len(data)
+        shared = self._shared
+        shared.counters.bytes_in += len(data)
         if self._no_more_requests:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > self._limits.linger_bytes_max:
                 self.abort()
             return
         if self._reader.is_empty:
-            self._part_since_ms = self._shared.now_ms
+            self._part_since_ms = shared.now_ms
         self._reader.feed(data)
         if not self._held_back:
             self._process()
@@ -136,11 +136,13 @@ class HttpConnection(asyncio.Protocol):
                     break
                 self._serve(arrived)
                 served += 1
-                if served >= REQUESTS_A_TURN:
+                if len(self._slots) >= self._limits.requests_in_flight_max or self._writing_paused:
+                    self._hold_back()
+                elif self._reader.is_empty:
+                    break
+                elif served >= REQUESTS_A_TURN:
                     self._hold_back()
                     asyncio.get_running_loop().call_soon(self._go_on)
-                elif len(self._slots) >= self._limits.requests_in_flight_max or self._writing_paused:
-                    self._hold_back()
         except RefusedError as error:
             self._refuse(error)
         finally:
@@ -195,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
             fields.request_id or shared.next_id(),
         )
         route = choose(found, request)
-        slot = Slot(self, request, None if isinstance(route, RefusedError) else route, since_ms=shared.now_ms)
+        slot = Slot(self, request, NOWHERE if isinstance(route, RefusedError) else route, since_ms=shared.now_ms)
         self._body_size = 0
         if not fields.keep_alive:
             slot.is_last = self._no_more_requests = True
@@ -234,7 +236,7 @@ class HttpConnection(asyncio.Protocol):
         if self._closed or slot.response is not None:
             # Nobody waits for it. An exception is looked at all the same, or asyncio reports it as forgotten.
             if not task.cancelled() and (error := task.exception()) is not None:
-                _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.name})
+                _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.route.path})
             return
         if task.cancelled():
             self._finish(slot, self._failure(slot, ShuttingDownError("the request was cancelled; reconnect and retry")))
@@ -248,19 +250,18 @@ class HttpConnection(asyncio.Protocol):
         if not isinstance(error, RefusedError | HeadraceError):
             self._shared.counters.handler_failures += 1
             _LOGGER.error(
-                "HTTP request failed", exc_info=error, extra={"route": slot.name, "request_id": slot.request.id}
+                "HTTP request failed", exc_info=error, extra={"route": slot.route.path, "request_id": slot.request.id}
             )
-        failed = problem_of if slot.route is None else slot.route.failed
-        return failed(slot.request, error)
+        return slot.route.failed(slot.request, error)
 
     def _refuse(self, error: RefusedError) -> None:
         """Refuse what cannot be understood or taken, in its turn, and read nothing more."""
-        request, route = Request("", "", "", {}, b"", (), self._shared.next_id()), None
+        request, route = Request("", "", "", {}, b"", (), self._shared.next_id()), NOWHERE
         if (head := self._reader.head) is not None:
             request = Request(head.target.method, head.target.path, head.target.query, head.fields.headers, b"")
             request = msgspec.structs.replace(request, id=head.fields.request_id or self._shared.next_id())
             chosen = choose(head.target.found, request)
-            route = None if isinstance(chosen, RefusedError) else chosen
+            route = NOWHERE if isinstance(chosen, RefusedError) else chosen
         slot = Slot(self, request, route, since_ms=self._shared.now_ms)
         slot.is_last = True
         self._stop_reading()
@@ -291,7 +292,7 @@ class HttpConnection(asyncio.Protocol):
             slot = slots.popleft()
             request = slot.request
             shared.bodies_bytes -= len(request.body)
-            shared.counters.count_request(slot.name, response.status)
+            shared.counters.count_request(slot.route.path, response.status)
             self._last_ms = shared.now_ms
             is_end = slot.is_last or (self._no_more_requests and not slots)
             self._write(
@@ -305,7 +306,8 @@ class HttpConnection(asyncio.Protocol):
             if is_end:
                 self._end()
                 return
-        self._ask_for_body()
+        if not slots and self._reader.head is not None:
+            self._ask_for_body()
         if self._held_back and not self._processing:
             self._go_on()
 

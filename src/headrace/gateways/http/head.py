@@ -105,15 +105,22 @@ class HeadReader:
         self._fields: dict[bytes, Fields] = {}
         self._targets: dict[bytes, Target] = {}
 
+    def recall(self, buffer: bytes | bytearray, at: int, end: int) -> Head | None:
+        """The head between here and its empty line, if its bytes are remembered. It is no longer than those were."""
+        line_end = buffer.find(b"\r\n", at, end + 2)
+        if end - line_end > _REMEMBERED_BYTES_MAX or line_end - at > _LINE_BYTES_MAX:
+            return None
+        fields = self._fields.get(bytes(buffer[line_end : end + len(END)]))
+        if fields is None:
+            return None
+        target = self._targets.get(bytes(buffer[at:line_end]))
+        return None if target is None else Head(target, fields)
+
     def read(self, block: bytes) -> Head:
         """Read a head, its empty line included. Raises RefusedError for what is refused whatever the route."""
         end = block.index(b"\r\n")
         line, rest = block[:end], block[end:]
         fields = self._fields.get(rest)
-        if fields is not None:
-            target = self._targets.get(line)
-            if target is not None:
-                return Head(target, fields)
         method, form, minor = _check(block, line)
         if fields is None or minor == 0 or method not in _COMMON or not form.startswith("/"):
             fields = self._read_fields(block, form, is_http_1_0=minor == 0)

@@ -15,12 +15,20 @@ class Owner(Protocol):
     def finish_later(self, slot: "Slot", promise: Promise[Any]) -> None: ...
 
 
+def _serve_nothing(request: Request) -> Response:
+    raise not_found()
+
+
+# Of requests that were refused before a route was found.
+NOWHERE = Route("", NO_ROUTE, _serve_nothing)
+
+
 class Slot:
     """A request's place in the order of answers."""
 
     __slots__ = ("_owner", "connection", "is_last", "later", "request", "response", "route", "since_ms", "task")
 
-    def __init__(self, owner: Owner, request: Request, route: Route | None, *, since_ms: int) -> None:
+    def __init__(self, owner: Owner, request: Request, route: Route, *, since_ms: int) -> None:
         self._owner = owner
         self.request = request
         self.route = route
@@ -30,10 +38,6 @@ class Slot:
         self.task: asyncio.Task[Response] | None = None
         self.later: Later[Any] | None = None
         self.response: Response | None = None
-
-    @property
-    def name(self) -> str:
-        return NO_ROUTE if self.route is None else self.route.path
 
     def kept(self, promise: Promise[Any]) -> None:
         """The promise that this request waits for is kept or broken."""
