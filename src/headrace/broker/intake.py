@@ -4,7 +4,10 @@ import struct
 
 from headrace.log.partition_log import Incoming
 from headrace.model.batch import (
+    ATTRIBUTE_CODEC,
+    ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
     CRC_POSITION,
     CRC_START,
     HEADER_SIZE,
@@ -25,6 +28,8 @@ from headrace.wire.crc import crc32c
 
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 _RECORD_SIZE_MIN = 7
+_LENGTH_MIN = HEADER_SIZE - LENGTH_PREFIX_SIZE  # of a batch without records
+_NOT_PLAIN = ATTRIBUTE_CODEC | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
 
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -36,26 +41,32 @@ _MAX_TIMESTAMP_POSITION = 35
 def check_records(records: memoryview, config: TopicConfig, *, now_ms: int) -> list[Incoming]:
     """Split a record set into whole, sound batches that may be stored in a topic."""
     batches = []
-    position = 0
+    start = 0
     size = len(records)
     if size == 0:
         raise InvalidRecordError("the request holds no record for this partition; send at least one")
-    while position < size:
-        if size - position < HEADER_SIZE:
+    while start < size:
+        if size - start < HEADER_SIZE:
             raise CorruptBatchError(
-                f"the record set ends inside a batch header: {size - position} bytes where {HEADER_SIZE} are needed"
+                f"the record set ends inside a batch header: {size - start} bytes where {HEADER_SIZE} are needed"
             )
-        header = read_header(records, position)
-        _check_shape(header, size - position, config)
-        batch = records[position : position + header.size]
-        found = crc32c(batch[CRC_START:])
-        if found != header.crc:
-            raise CorruptBatchError(f"batch CRC-32C is {found:08x}, its header says {header.crc:08x}; send it again")
-        _check_content(header)
+        header = read_header(records, start)
+        # Nearly all batches are plain, and one look at the fields says so; the checks below say what is wrong.
+        _, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, _, count = header
+        end = start + LENGTH_PREFIX_SIZE + length
+        if magic != MAGIC or length < _LENGTH_MIN or end > size or end - start > config.message_bytes_max:
+            _check_shape(header, size - start, config)
+        found = crc32c(records[start + CRC_START : end])
+        if found != crc:
+            raise CorruptBatchError(f"batch CRC-32C is {found:08x}, its header says {crc:08x}; send it again")
+        fits = 0 < count * _RECORD_SIZE_MIN <= length - _LENGTH_MIN
+        if not fits or last_delta != count - 1 or attributes & _NOT_PLAIN or producer_id >= 0:
+            _check_content(header)
+        batch = records if end - start == size else records[start:end]
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             header = _stamp(header, batch, now_ms)
-        batches.append(Incoming(header, batch))
-        position += header.size
+        batches.append(tuple.__new__(Incoming, (header, batch)))
+        start = end
     return batches
 
 
@@ -67,7 +78,7 @@ def _check_shape(header: BatchHeader, size_left: int, config: TopicConfig) -> No
                 f"message format {header.magic} is not stored; configure the producer for Kafka 0.11 or later"
             )
         raise CorruptBatchError(f"batch magic is {header.magic}, expected {MAGIC}")
-    if header.length < HEADER_SIZE - LENGTH_PREFIX_SIZE or header.size > size_left:
+    if header.length < _LENGTH_MIN or header.size > size_left:
         raise CorruptBatchError(f"batch length is {header.length}, with {size_left - LENGTH_PREFIX_SIZE} bytes there")
     if header.size > config.message_bytes_max:
         raise BatchTooLargeError(

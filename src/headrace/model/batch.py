@@ -102,7 +102,8 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Parse the header at a position. The caller has made sure that HEADER_SIZE bytes are there."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    # The tuple's own constructor: that of the named one is a Python function, and this runs for every batch.
+    return tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
 
 
 def read_prefix(buffer: Buffer, position: int) -> tuple[int, int]:

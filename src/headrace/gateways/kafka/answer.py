@@ -29,33 +29,32 @@ Outcome = Answer | CloseConnectionError
 
 
 class Deferred:
-    """An answer that will come. Exactly one finish, exactly one listener, in either order."""
+    """An answer that will come. Exactly one finish, at most one listener, in either order.
 
-    __slots__ = ("_finished", "_outcome", "_then")
+    It is also the request's place in its connection's order of answers: one thing for each request, not two.
+    """
+
+    __slots__ = ("_then", "done", "outcome", "size")
 
     def __init__(self) -> None:
-        self._then: Callable[[Outcome], None] | None = None
-        self._outcome: Outcome = None
-        self._finished = False
+        self.done = False
+        self.outcome: Outcome = None
+        self.size = 0  # bytes of the frame, for the connection's account
+        self._then: Callable[[Deferred], None] | None = None
 
-    @property
-    def finished(self) -> bool:
-        return self._finished
-
-    def then(self, callback: Callable[[Outcome], None]) -> None:
-        if self._finished:
-            callback(self._outcome)
+    def then(self, callback: Callable[["Deferred"], None]) -> None:
+        if self.done:
+            callback(self)
         else:
             self._then = callback
 
     def finish(self, outcome: Outcome) -> None:
-        assert not self._finished, "a request is answered once"
-        self._finished = True
+        assert not self.done, "a request is answered once"
+        self.outcome = outcome
+        self.done = True
         if self._then is not None:
             then, self._then = self._then, None
-            then(outcome)
-        else:
-            self._outcome = outcome
+            then(self)
 
 
 Reply = Answer | Deferred | Coroutine[Any, Any, Answer]

@@ -25,7 +25,7 @@ from collections import deque
 from functools import partial
 from typing import Any, cast
 
-from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Outcome
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred
 from headrace.gateways.kafka.shared import Shared
 from headrace.host.memory import unfilled_buffer
 from headrace.model.batch import Buffer
@@ -37,17 +37,6 @@ _LENGTH = struct.Struct(">i")
 FRAME_BYTES_MIN = 8
 # Requests that one connection may have answered in one turn of the loop before the others get theirs.
 REQUESTS_A_TURN = 128
-
-
-class Slot:
-    """A request's place in the order of answers."""
-
-    __slots__ = ("done", "outcome", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.done = False
-        self.outcome: Outcome = None
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -63,9 +52,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._have = 0
-        self._stash: bytes = b""
+        self._stash: bytearray | None = None
         # Requests without an answer, in order, and the bytes of their frames.
-        self._slots: deque[Slot] = deque()
+        self._slots: deque[Deferred] = deque()
         self._in_flight_bytes = 0
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._out: list[Buffer] = []
@@ -142,7 +131,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._frame is None:
             end = size + len(self._prefix)
             self._prefix = b""
-            self._parse(shared.receive_view, end)
+            self._parse(shared.receive_buffer, end)
         else:
             self._have += size
             if self._have == self._frame_size:
@@ -167,19 +156,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # Reading.
 
-    def _parse(self, data: memoryview, end: int) -> None:
+    def _parse(self, data: bytearray, end: int) -> None:
         """Dispatch every whole frame in data[:end] and keep what is left, without keeping the buffer itself."""
         position = 0
         count = 0
         while end - position >= 4:
             if count and (count >= REQUESTS_A_TURN or self._out_bytes >= self._limits.write_pause_bytes):
                 self._flush()
-                self._stash = bytes(data[position:end])
+                self._stash = data[position:end]
                 self._hold_back()
                 asyncio.get_running_loop().call_soon(self._go_on)
                 return
             if self._must_hold_back():
-                self._stash = bytes(data[position:end])
+                self._stash = data[position:end]
                 self._hold_back()
                 return
             (size,) = _LENGTH.unpack_from(data, position)
@@ -189,9 +178,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
             position += 4
             if end - position < size:
-                self._begin_frame(size, data[position:end])
+                self._begin_frame(size, memoryview(data)[position:end])
                 return
-            self._dispatch(bytearray(data[position : position + size]))
+            self._dispatch(data[position : position + size])
             position += size
             count += 1
             if self._closed:
@@ -232,11 +221,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._shared.budget.end_frame(self._go_on)
 
     def _must_hold_back(self) -> bool:
+        limits = self._limits
         return (
             self._writing_paused
-            or len(self._slots) >= self._limits.requests_in_flight_max
-            or self._in_flight_bytes >= self._limits.requests_in_flight_bytes_max
-            or self._lacks_memory()
+            or len(self._slots) >= limits.requests_in_flight_max
+            or self._in_flight_bytes >= limits.requests_in_flight_bytes_max
+            or (self._shared.budget.exhausted and self._lacks_memory())
         )
 
     def _lacks_memory(self) -> bool:
@@ -266,7 +256,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._last_ms = self._frame_since_ms = self._shared.now_ms
         self._held_back = False
         if self._stash:
-            stash, self._stash = self._stash, b""
+            stash, self._stash = self._stash, None
             # Reading is still paused: what holds the rest of the stash back must not pause it twice.
             self._held_back = True
             self._parse_stash(stash)
@@ -274,8 +264,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
         self._transport.resume_reading()
 
-    def _parse_stash(self, stash: bytes) -> None:
-        self._parse(memoryview(stash), len(stash))
+    def _parse_stash(self, stash: bytearray) -> None:
+        self._parse(stash, len(stash))
         self._flush()
         self._held_back = bool(self._stash) or self._must_hold_back()
 
@@ -285,57 +275,51 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             reply = self._shared.serve(frame)
         except CloseConnectionError as error:
-            slot = self._answer_later(len(frame))
-            slot.outcome = error
-            slot.done = True
+            self._await_answer(Deferred(), len(frame)).finish(error)
             self._answer_front()
             return
-        if isinstance(reply, list) or reply is None:
-            if not self._slots:
-                if reply:
-                    self._put(reply)
-                return
-            slot = self._answer_later(len(frame))
-            slot.outcome = reply
-            slot.done = True
-        elif isinstance(reply, Deferred):
-            reply.then(partial(self._finish, self._answer_later(len(frame))))
+        if isinstance(reply, Deferred):
+            self._await_answer(reply, len(frame))
+            reply.then(self._finish)
+        elif isinstance(reply, list) or reply is None:
+            if self._slots:
+                self._await_answer(Deferred(), len(frame)).finish(reply)
+            elif reply:
+                self._put(reply)
         else:
-            slot = self._answer_later(len(frame))
+            slot = self._await_answer(Deferred(), len(frame))
+            slot.then(self._finish)
             task: asyncio.Task[Answer] = asyncio.get_running_loop().create_task(reply)
             self._tasks.add(task)
             task.add_done_callback(partial(self._finish_task, slot))
 
-    def _answer_later(self, size: int) -> Slot:
-        slot = Slot(size)
+    def _await_answer(self, slot: Deferred, size: int) -> Deferred:
+        slot.size = size
         self._slots.append(slot)
         self._in_flight_bytes += size
         self._shared.budget.take(size)
         return slot
 
-    def _finish_task(self, slot: Slot, task: "asyncio.Task[Answer]") -> None:
+    def _finish_task(self, slot: Deferred, task: "asyncio.Task[Answer]") -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            self._finish(slot, CloseConnectionError("request cancelled"))
+            slot.finish(CloseConnectionError("request cancelled"))
             return
         error = task.exception()
         if error is None:
-            self._finish(slot, task.result())
+            slot.finish(task.result())
         elif isinstance(error, CloseConnectionError):
-            self._finish(slot, error)
+            slot.finish(error)
         else:
             _LOGGER.error("Kafka request failed outside its handler", exc_info=error, extra={"peer": self.peer})
-            self._finish(slot, CloseConnectionError("internal error"))
+            slot.finish(CloseConnectionError("internal error"))
 
-    def _finish(self, slot: Slot, outcome: Outcome) -> None:
-        slot.outcome = outcome
-        slot.done = True
+    def _finish(self, slot: Deferred) -> None:
         if self._closed:
             # Nobody to answer; the frame's memory is free all the same. Slots behind give theirs when they finish.
             self._shared.budget.give(slot.size)
             slot.size = 0
-            return
-        if self._slots[0] is slot and not self._finishing:
+        elif not self._finishing and self._slots[0] is slot:
             # One sync finishes many requests in one turn of the loop: their answers leave with one write.
             self._finishing = True
             asyncio.get_running_loop().call_soon(self._answer_finished)
@@ -352,17 +336,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _answer_front(self) -> None:
         """Put every answer that has nothing unfinished ahead of it."""
         slots = self._slots
-        while slots and slots[0].done and not self._closed:
+        done_bytes = 0
+        refusal: CloseConnectionError | None = None
+        while slots and slots[0].done and refusal is None:
             slot = slots.popleft()
-            self._in_flight_bytes -= slot.size
-            self._shared.budget.give(slot.size)
+            done_bytes += slot.size
             outcome = slot.outcome
             if isinstance(outcome, CloseConnectionError):
-                self._flush()
-                self.close_for(outcome.reason, **outcome.fields)
-                return
-            if outcome:
+                refusal = outcome
+            elif outcome:
                 self._put(outcome)
+        self._in_flight_bytes -= done_bytes
+        self._shared.budget.give(done_bytes)
+        if refusal is not None:
+            self._flush()
+            self.close_for(refusal.reason, **refusal.fields)
+            return
         self._last_ms = self._shared.now_ms
         if self._draining and not slots:
             self._flush()
@@ -431,7 +420,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._closed or self._draining or self._transport is None:
             return
         self._draining = True
-        self._stash = b""
+        self._stash = None
         self._drop_partial_frame()
         if not self._held_back:
             self._held_back = True
@@ -455,7 +444,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._closing_since_ms = self._shared.now_ms
         self._release_finished_slots()
         self._drop_partial_frame()
-        self._stash = b""
+        self._stash = None
         if self._transport is not None:
             self._transport.close()
 

@@ -6,47 +6,44 @@ all, is dropped from the head as others are added.
 """
 
 from collections import deque
-from collections.abc import Callable
+from typing import Protocol
 
 from headrace.host.clock import Clock
 
 
-class Deadline:
-    __slots__ = ("callback", "due_ms")
+class Timed(Protocol):
+    """Something that is done at some time, or else told that its time is over."""
 
-    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
-        self.due_ms = due_ms
-        self.callback: Callable[[], None] | None = callback
+    @property
+    def done(self) -> bool: ...
 
-    def cancel(self) -> None:
-        self.callback = None
+    def time_out(self, timeout_ms: int) -> None: ...
 
 
 class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[int, deque[Deadline]] = {}
+        # Each with the time at which it falls due.
+        self._queues: dict[int, deque[tuple[int, Timed]]] = {}
 
-    def add(self, timeout_ms: int, callback: Callable[[], None]) -> Deadline:
-        """Call after the time-out, unless cancelled."""
-        deadline = Deadline(self._clock.monotonic_ms() + timeout_ms, callback)
+    def add(self, timeout_ms: int, timed: Timed) -> None:
+        """Call `time_out` after so long, unless it is done by then."""
         queue = self._queues.get(timeout_ms)
         if queue is None:
             queue = self._queues[timeout_ms] = deque()
             self._clock.call_later(timeout_ms, lambda: self._expire(timeout_ms))
-        while queue and queue[0].callback is None:
+        while queue and queue[0][1].done:
             queue.popleft()
-        queue.append(deadline)
-        return deadline
+        queue.append((self._clock.monotonic_ms() + timeout_ms, timed))
 
     def _expire(self, timeout_ms: int) -> None:
         queue = self._queues[timeout_ms]
         now_ms = self._clock.monotonic_ms()
-        while queue and (queue[0].callback is None or queue[0].due_ms <= now_ms):
-            callback = queue.popleft().callback
-            if callback is not None:
-                callback()
+        while queue and (queue[0][1].done or queue[0][0] <= now_ms):
+            _, timed = queue.popleft()
+            if not timed.done:
+                timed.time_out(timeout_ms)
         if queue:
-            self._clock.call_later(max(queue[0].due_ms - now_ms, 1), lambda: self._expire(timeout_ms))
+            self._clock.call_later(max(queue[0][0] - now_ms, 1), lambda: self._expire(timeout_ms))
         else:
             del self._queues[timeout_ms]

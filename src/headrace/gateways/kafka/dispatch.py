@@ -42,14 +42,15 @@ class Dispatcher:
             header = read_request_header(frame)
         except MalformedError as error:
             raise CloseConnectionError("malformed request header", error=str(error)) from None
-        self._context.counters.count_request(header.api_key)
-        if header.api_key == API_VERSIONS_KEY:
-            return self._answer_versions(header, frame)
-        api = self._apis.get(header.api_key)
-        if api is None:
-            raise CloseConnectionError("unknown API", api_key=header.api_key, api_version=header.api_version)
+        api_key = header.api_key
+        self._context.counters.count_request(api_key)
+        api = self._apis.get(api_key)
         if isinstance(api, RawApi):
             return self._serve_raw(api, header, frame)
+        if api_key == API_VERSIONS_KEY:
+            return self._answer_versions(header, frame)
+        if api is None:
+            raise CloseConnectionError("unknown API", api_key=api_key, api_version=header.api_version)
         return self._serve(api, header, frame)
 
     def _serve(self, api: Api, header: RequestHeader, frame: bytearray) -> Reply:

@@ -32,11 +32,10 @@ _LEADER = Struct(">ii")
 
 # Names up to here have a length of one byte in the flexible encoding.
 _SHORT_NAME_MAX = 126
-# A single answer's parts before and behind the topic's name: length, correlation id, tags, topic count, name length;
+# A single answer, for each length of the name: length, correlation id, tags, topic count, name with its length;
 # partition count, the result, no errors of records, no message, tags of partition and topic, throttle time, tags.
-_SINGLE_HEAD = Struct(">iibBB")
-_SINGLE_REST = Struct(">BihqqqBBBBiB")
-_SINGLE_SIZE = _SINGLE_HEAD.size + _SINGLE_REST.size - INT32.size
+# What is always 0 (tags, error code, message) is padding.
+_SINGLES = [Struct(f">iixBB{size}sBixxqqqBxxxix") for size in range(_SHORT_NAME_MAX + 1)]
 
 
 class RecordSet(NamedTuple):
@@ -50,6 +49,16 @@ class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     record_sets: list[RecordSet]
+
+
+class SingleRequest(NamedTuple):
+    """A request of one record set for one partition, without a transactional id."""
+
+    acks: int
+    timeout_ms: int
+    topic: str
+    partition: int
+    records: memoryview
 
 
 class ProduceResult(NamedTuple):
@@ -78,9 +87,10 @@ class Endpoint(NamedTuple):
 def read_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
     """Parse the body that begins at a position of the frame."""
     if FLEXIBLE_FROM <= version < TOPIC_IDS_FROM:
-        single = _read_single(frame, position)
+        single = read_single(frame, position)
         if single is not None:
-            return single
+            acks, timeout_ms, topic, partition, records = single
+            return ProduceRequest(None, acks, timeout_ms, [RecordSet(topic, partition, records)])
     reader = FlexibleReader(frame, position) if version >= FLEXIBLE_FROM else Reader(frame, position)
     transactional_id = reader.nullable_string()
     acks, timeout_ms = reader.fixed(_ACKS_AND_TIMEOUT)
@@ -93,8 +103,8 @@ def read_request(frame: Buffer, position: int, version: int) -> ProduceRequest:
     return ProduceRequest(transactional_id, acks, timeout_ms, record_sets)
 
 
-def _read_single(frame: Buffer, position: int) -> ProduceRequest | None:
-    """The request of one batch for one partition, without a transactional id: what librdkafka sends for each batch.
+def read_single(frame: Buffer, position: int) -> SingleRequest | None:
+    """What librdkafka sends for each batch, in the versions with flexible encoding and topic names.
 
     None for anything else, and for anything odd: the general way will parse it, or say what is wrong with it.
     """
@@ -126,7 +136,8 @@ def _read_single(frame: Buffer, position: int) -> ProduceRequest | None:
         topic = str(frame[name_at : name_at + name_size], "utf-8")
     except UnicodeDecodeError:
         return None
-    return ProduceRequest(None, acks, timeout_ms, [RecordSet(topic, index, memoryview(frame)[at:end])])
+    # The tuple's own constructor: that of the named one is a Python function and takes twice the time.
+    return tuple.__new__(SingleRequest, (acks, timeout_ms, topic, index, memoryview(frame)[at:end]))
 
 
 def _read_classic(reader: Reader, view: memoryview, record_sets: list[RecordSet]) -> None:
@@ -172,9 +183,10 @@ def write_response(
     Neighbouring results of one topic are answered under one topic, as they were asked.
     """
     if len(results) == 1 and FLEXIBLE_FROM <= version < TOPIC_IDS_FROM and not endpoints:
-        single = _write_single(results[0], correlation_id, throttle_ms)
-        if single is not None:
-            return single
+        topic, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch = results[0]
+        is_plain = not error_code and message is None and (leader_id, leader_epoch) == (-1, -1)
+        if is_plain and isinstance(topic, str) and len(topic.encode()) <= _SHORT_NAME_MAX:
+            return write_single(topic, index, base_offset, append_time_ms, start, correlation_id, throttle_ms)
     flexible = version >= FLEXIBLE_FROM
     writer = FlexibleWriter() if flexible else Writer()
     writer.put(b"")  # the length's place
@@ -196,20 +208,21 @@ def write_response(
     return writer.getvalue()
 
 
-def _write_single(result: ProduceResult, correlation_id: int, throttle_ms: int) -> bytes | None:
-    """The answer to one batch that was stored; None for any other."""
-    topic, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch = result
-    if error_code or message is not None or (leader_id, leader_epoch) != (-1, -1) or not isinstance(topic, str):
-        return None
+def write_single(
+    topic: str,
+    partition: int,
+    base_offset: int,
+    time_ms: int,
+    start: int,
+    correlation_id: int,
+    throttle_ms: int = 0,
+) -> bytes:
+    """The whole answer to a `SingleRequest` whose batch was stored."""
     name = topic.encode()
-    if len(name) > _SHORT_NAME_MAX:
-        return None
-    return b"".join(
-        (
-            _SINGLE_HEAD.pack(_SINGLE_SIZE + len(name), correlation_id, 0, 2, len(name) + 1),
-            name,
-            _SINGLE_REST.pack(2, index, 0, base_offset, append_time_ms, start, 1, 0, 0, 0, throttle_ms, 0),
-        )
+    size = len(name)
+    layout = _SINGLES[size]
+    return layout.pack(
+        layout.size - 4, correlation_id, 2, size + 1, name, 2, partition, base_offset, time_ms, start, 1, throttle_ms
     )
 
 

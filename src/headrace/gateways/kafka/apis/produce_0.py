@@ -12,18 +12,28 @@ Transactional producing is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
 """
 
 from functools import partial
+from uuid import UUID
 
 from headrace.broker.partition import Appended
 from headrace.broker.promise import Promise
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Reply
 from headrace.gateways.kafka.context import Context, RawApi
-from headrace.gateways.kafka.deadlines import Deadline
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import InvalidNameError, InvalidRecordError, TimedOutError
 from headrace.model.names import INTERNAL_NAMES
 from headrace.wire.kafka.frame import RequestHeader
 from headrace.wire.kafka.primitives import INT32, MalformedError, Reader, Writer
-from headrace.wire.kafka.produce import ProduceRequest, ProduceResult, RecordSet, read_request, write_response
+from headrace.wire.kafka.produce import (
+    FLEXIBLE_FROM,
+    TOPIC_IDS_FROM,
+    ProduceRequest,
+    ProduceResult,
+    SingleRequest,
+    read_request,
+    read_single,
+    write_response,
+    write_single,
+)
 
 VERSION_MIN = 3
 VERSION_MAX = 13
@@ -31,19 +41,46 @@ _NO_OFFSET = -1
 
 
 def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
-    request = read_request(frame, header.body_position, header.api_version)
+    _, version, correlation_id, _, position = header
+    if FLEXIBLE_FROM <= version < TOPIC_IDS_FROM:
+        single = read_single(frame, position)
+        # With acks=0 there is no answer, and with a number that is not valid an error: the general way knows.
+        if single is not None and (single.acks == -1 or single.acks == 1):
+            return _serve_single(context, single, version, correlation_id)
+    request = read_request(frame, position, version)
     refusal = _find_refusal(request)
     if refusal is not None:
         return _answer_all(context, header, request, refusal)
     pending = PendingProduce(context, header, request)
-    for at, record_set in enumerate(request.record_sets):
+    for at, (topic, partition, records) in enumerate(request.record_sets):
         try:
-            promise = _append(context, record_set)
+            promise = _append(context, topic, partition, records)
         except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
             pending.fail(at, error)
         else:
             promise.then(partial(pending.take, at))
-    return pending.reply()
+    return _reply(context, pending, request.timeout_ms)
+
+
+def _serve_single(context: Context, single: SingleRequest, version: int, correlation_id: int) -> Reply:
+    _, timeout_ms, topic, partition, records = single
+    pending = SingleProduce(context, topic, partition, version, correlation_id)
+    try:
+        promise = _append(context, topic, partition, records)
+    except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
+        pending.fail(error)
+    else:
+        promise.then(pending.take)
+    return _reply(context, pending, timeout_ms)
+
+
+def _reply(context: Context, pending: "SingleProduce | PendingProduce", timeout_ms: int) -> Reply:
+    if not pending.done:
+        context.deadlines.add(min(max(timeout_ms, 1), context.limits.produce_timeout_ms_max), pending)
+        return pending
+    if isinstance(pending.outcome, CloseConnectionError):
+        raise pending.outcome
+    return pending.outcome
 
 
 def _find_refusal(request: ProduceRequest) -> RefusedError | None:
@@ -57,56 +94,81 @@ def _find_refusal(request: ProduceRequest) -> RefusedError | None:
     return None
 
 
-def _append(context: Context, record_set: RecordSet) -> Promise[Appended]:
-    topic = record_set.topic
+def _append(context: Context, topic: str | UUID, index: int, records: memoryview) -> Promise[Appended]:
     if topic in INTERNAL_NAMES:
         raise InvalidNameError(f"{topic} is a topic of headrace's own; clients may read it and not write to it")
-    partition = context.broker.partition(topic, record_set.partition)
-    if not record_set.records:
+    partition = context.broker.partition(topic, index)
+    if not records:
         raise InvalidRecordError("a record set without a batch; send at least one")
-    return partition.append(record_set.records)
+    return partition.append(records)
 
 
-class PendingProduce:
-    """One request on its way through its partitions."""
+class SingleProduce(Deferred):
+    """A request of one record set: what most are when messages are many and small, so it is kept short."""
 
-    __slots__ = ("_context", "_deadline", "_deferred", "_error", "_header", "_left", "_request", "_results")
+    __slots__ = ("_context", "_correlation_id", "_partition", "_topic", "_version")
+
+    def __init__(self, context: Context, topic: str, partition: int, version: int, correlation_id: int) -> None:
+        self.done = False
+        self.outcome = None
+        self.size = 0
+        self._then = None
+        self._context = context
+        self._topic = topic
+        self._partition = partition
+        self._version = version
+        self._correlation_id = correlation_id
+
+    def take(self, promise: Promise[Appended]) -> None:
+        error = promise.exception()
+        if error is not None:
+            self.fail(error)
+        elif not self.done:
+            base_offset, _, time_ms, start = promise.result()
+            self.finish([write_single(self._topic, self._partition, base_offset, time_ms, start, self._correlation_id)])
+
+    def fail(self, error: BaseException) -> None:
+        self._context.explain(error)
+        if not self.done:
+            result = _failed(self._context, self._topic, self._partition, error)
+            self.finish([write_response([result], self._version, self._correlation_id)])
+
+    def time_out(self, timeout_ms: int) -> None:
+        self.fail(_timed_out(timeout_ms))
+
+
+class PendingProduce(Deferred):
+    """A request of any number of record sets on its way through their partitions."""
+
+    __slots__ = ("_context", "_error", "_header", "_left", "_request", "_results")
 
     def __init__(self, context: Context, header: RequestHeader, request: ProduceRequest) -> None:
+        super().__init__()
         self._context = context
         self._header = header
         self._request = request
         self._results: list[ProduceResult | None] = [None] * len(request.record_sets)
         self._left = len(request.record_sets)
-        self._deferred: Deferred | None = None
         self._error: BaseException | None = None
-        self._deadline: Deadline | None = None
+        if not self._left:
+            self.finish(self._answer())
 
     def take(self, at: int, promise: Promise[Appended]) -> None:
         error = promise.exception()
         if error is not None:
             self.fail(at, error)
             return
-        appended = promise.result()
-        record_set = self._request.record_sets[at]
-        self._put(
-            at,
-            ProduceResult(
-                record_set.topic,
-                record_set.partition,
-                0,
-                appended.base_offset,
-                appended.append_time_ms,
-                appended.start_offset,
-            ),
-        )
+        base_offset, _, append_time_ms, start_offset = promise.result()
+        topic, partition, _ = self._request.record_sets[at]
+        self._put(at, ProduceResult(topic, partition, 0, base_offset, append_time_ms, start_offset))
 
     def fail(self, at: int, error: BaseException) -> None:
         self._context.explain(error)
         if self._results[at] is not None:
             return
         self._error = error
-        self._put(at, _failed(self._context, self._request.record_sets[at], error))
+        topic, partition, _ = self._request.record_sets[at]
+        self._put(at, _failed(self._context, topic, partition, error))
 
     def _put(self, at: int, result: ProduceResult) -> None:
         # After the time-out every place is taken, and what comes later is of no use to the client.
@@ -114,50 +176,39 @@ class PendingProduce:
             return
         self._results[at] = result
         self._left -= 1
-        if not self._left and self._deferred is not None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-            self._deferred.finish(self._outcome())
-
-    def reply(self) -> Reply:
         if not self._left:
-            outcome = self._outcome()
-            if isinstance(outcome, CloseConnectionError):
-                raise outcome
-            return outcome
-        limit_ms = self._context.limits.produce_timeout_ms_max
-        timeout_ms = min(max(self._request.timeout_ms, 1), limit_ms)
-        self._deferred = Deferred()
-        self._deadline = self._context.deadlines.add(timeout_ms, partial(self._time_out, timeout_ms))
-        return self._deferred
+            self.finish(self._answer())
 
-    def _time_out(self, timeout_ms: int) -> None:
-        error = TimedOutError(f"not stored within {timeout_ms} ms; it may still be, so look before you repeat it")
+    def time_out(self, timeout_ms: int) -> None:
         for at, result in enumerate(self._results):
             if result is None:
-                self.fail(at, error)
+                self.fail(at, _timed_out(timeout_ms))
 
-    def _outcome(self) -> Answer | CloseConnectionError:
+    def _answer(self) -> Answer | CloseConnectionError:
         if self._request.acks == 0:
             return None if self._error is None else _close(self._error)
         results = [result for result in self._results if result is not None]
         return [write_response(results, self._header.api_version, self._header.correlation_id)]
 
 
+def _timed_out(timeout_ms: int) -> TimedOutError:
+    return TimedOutError(f"not stored within {timeout_ms} ms; it may still be, so look before you repeat it")
+
+
 def _close(error: BaseException) -> CloseConnectionError:
     return CloseConnectionError("produce without acknowledgement failed", error=message_of(error))
 
 
-def _failed(context: Context, record_set: RecordSet, error: BaseException) -> ProduceResult:
+def _failed(context: Context, topic: str | UUID, partition: int, error: BaseException) -> ProduceResult:
     code = code_of(error)
     context.counters.count_error(code)
-    return ProduceResult(record_set.topic, record_set.partition, code, _NO_OFFSET, error_message=message_of(error))
+    return ProduceResult(topic, partition, code, _NO_OFFSET, error_message=message_of(error))
 
 
 def _answer_all(context: Context, header: RequestHeader, request: ProduceRequest, error: BaseException) -> Answer:
     if request.acks == 0:
         raise _close(error)
-    results = [_failed(context, record_set, error) for record_set in request.record_sets]
+    results = [_failed(context, topic, partition, error) for topic, partition, _ in request.record_sets]
     return [write_response(results, header.api_version, header.correlation_id)]
 
 
