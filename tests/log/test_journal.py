@@ -6,7 +6,7 @@ from itertools import product
 
 from headrace.host.disk import write_fully
 from headrace.log.config import LogConfig
-from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry
+from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry, place_of
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset
 from headrace.testing.disk import SimulatedDisk
@@ -18,7 +18,7 @@ FILE_BYTES = 16 * SECTOR_SIZE
 
 
 def entry(partition: int, base_offset: int, data: bytes) -> JournalEntry:
-    return JournalEntry(partition_id(partition), Offset(base_offset), [data], len(data))
+    return JournalEntry(place_of(partition_id(partition)), Offset(base_offset), [data], len(data))
 
 
 def opened(disk: SimulatedDisk) -> tuple[Journal, list[tuple[int, int, bytes]]]:

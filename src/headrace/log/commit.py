@@ -18,7 +18,8 @@ from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
-from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry
+from headrace.log.flush_plan import FlushPlan
+from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry, place_of
 from headrace.log.pace import Pace
 from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
@@ -53,6 +54,8 @@ _BUSY_COUNT = 8
 # A segment is synced behind the journal whenever so much of it is not.
 _BEHIND_BYTES = 2 * 1024 * 1024
 _GATHER_MS = 2
+# Segments that are synced behind with one call of a thread, which has its price too.
+_BEHIND_COUNT = 8
 
 
 class SyncStats:
@@ -67,16 +70,14 @@ class SyncStats:
         self.segment_time = SyncTime()
 
 
-class Group:
-    """Appends of one partition that wait for the journal."""
+class Group(JournalEntry):
+    """Appends of one partition that wait for the journal, where they become one record."""
 
-    __slots__ = ("base_offset", "buffers", "end_offset", "size")
+    __slots__ = ("end_offset",)
 
-    def __init__(self, base_offset: Offset) -> None:
-        self.base_offset = base_offset
+    def __init__(self, place: bytes, base_offset: Offset) -> None:
+        super().__init__(place, base_offset, [], 0)
         self.end_offset = base_offset
-        self.buffers: list[Buffer] = []
-        self.size = 0
 
 
 class Committer:
@@ -99,6 +100,7 @@ class Committer:
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         self._locks: dict[PartitionId, asyncio.Lock] = {}
+        self._places: dict[PartitionLog, bytes] = {}
         self._groups: dict[PartitionLog, Group] = {}
         self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
         self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
@@ -120,7 +122,10 @@ class Committer:
             return
         group = self._groups.get(log)
         if group is None:
-            group = self._groups[log] = Group(base_offset)
+            place = self._places.get(log)
+            if place is None:
+                place = self._places[log] = place_of(log.id)
+            group = self._groups[log] = Group(place, base_offset)
         group.buffers.extend(buffers)
         group.size += size
         group.end_offset = log.end_offset
@@ -158,26 +163,51 @@ class Committer:
 
     async def flush(self, log: PartitionLog) -> None:
         """Sync a log's segments up to its end. A failure breaks the log, which its listener is told."""
-        async with self.lock(log):
-            if log.broken is not None:
-                return
+        await self._flush_all([log])
+
+    async def _flush_all(self, logs: Sequence[PartitionLog]) -> None:
+        """Sync several logs one after the other in one thread. One caller at a time, at most, has more than one log:
+        who holds several locks and waits for the next is then never waited for by another such."""
+        locks: list[asyncio.Lock] = []
+        try:
+            for log in logs:
+                lock = self.lock(log)
+                await lock.acquire()
+                locks.append(lock)
+            changed = await self._flush_locked(logs)
+        finally:
+            for lock in locks:
+                lock.release()
+        for log in changed:
+            log.listener()
+
+    async def _flush_locked(self, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
+        """Returns the logs that are durable further than before, or broken."""
+        changed = [log for log in logs if log.broken is None]
+        plans: list[tuple[PartitionLog, FlushPlan]] = []
+        for log in changed:
             try:
-                plan = log.plan_flush()
+                plans.append((log, log.plan_flush()))
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
-                log.listener()
-                return
-            failure: Exception | None = None
-            if plan.files or plan.directory:
-                began_us = self._clock.monotonic_us()
-                try:
-                    await self._threads.run(lambda: plan.run(self._disk))
-                    self.stats.segment_time.add(self._clock.monotonic_us() - began_us)
-                except OSError as error:
-                    failure = error
-                    self.stats.failures += 1
+                continue
+        failures: Sequence[OSError | None] = [None] * len(plans)
+        if any(plan.files or plan.directory for _, plan in plans):
+            began_us = self._clock.monotonic_us()
+            failures = await self._threads.run(lambda: [self._run(plan) for _, plan in plans])
+            self.stats.segment_time.add(self._clock.monotonic_us() - began_us)
+        for (log, plan), failure in zip(plans, failures, strict=True):
+            self.stats.failures += failure is not None
             log.flushed(plan, failure)
             self.stats.segment_syncs += len(plan.files)
-        log.listener()
+        return changed
+
+    def _run(self, plan: FlushPlan) -> OSError | None:
+        """Blocks. A failure is that log's own, and the next one in line is synced all the same."""
+        try:
+            plan.run(self._disk)
+        except OSError as error:
+            return error
+        return None
 
     async def leave_journal(self, log: PartitionLog) -> None:
         """Wait until no record of a log is on its way to the journal."""
@@ -197,6 +227,7 @@ class Committer:
             self._groups.pop(log, None)
             self._journaled.discard(log)
             self._behind.pop(log, None)
+            self._places.pop(log, None)
         del self._locks[log.id]
 
     # The journal's lane.
@@ -231,7 +262,7 @@ class Committer:
         await self._write_part(part, size)
 
     async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
-        entries = [JournalEntry(log.id, group.base_offset, group.buffers, group.size) for log, group in part.items()]
+        entries = list(part.values())
         try:
             if not self._journal.has_room(size):
                 await self._switch()
@@ -249,20 +280,17 @@ class Committer:
         self.stats.journal_time.add(self._clock.monotonic_us() - began_us)
         self.stats.journal_syncs += 1
         self.stats.journal_bytes += size
+        behind = self._behind
         for log, group in part.items():
             if log.broken is None:
                 log.durable_offset = max(log.durable_offset, group.end_offset)
                 log.listener()
-                self._count_behind(log, group.size)
-
-    def _count_behind(self, log: PartitionLog, size: int) -> None:
-        """Sync a segment behind in pieces. One sync of all that a journal file holds would take the disk for so long
-        that everybody's journal waits."""
-        behind = self._behind.get(log, 0) + size
-        self._behind[log] = behind
-        if behind >= _BEHIND_BYTES and log not in self._trickling:
-            self._trickling.add(log)
-            self._spawn(self._trickle(log))
+                # In pieces, since one sync of all that a journal file holds would take the disk for so long that
+                # everybody's journal waits.
+                behind[log] = behind_bytes = behind.get(log, 0) + group.size
+                if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
+                    self._trickling.add(log)
+                    self._spawn(self._trickle(log))
 
     async def _trickle(self, log: PartitionLog) -> None:
         try:
@@ -290,10 +318,14 @@ class Committer:
         A thousand syncs at once would hold up those that somebody waits for, so they are spread over half of the time
         that the file took to fill.
         """
-        for log in logs:
-            self._behind.pop(log, None)
-            await self.flush(log)
-            await self.pace.pause(filled_ms / 2 / len(logs))
+        left = list(logs)
+        while left:
+            some = left[-_BEHIND_COUNT:]
+            del left[-_BEHIND_COUNT:]
+            for log in some:
+                self._behind.pop(log, None)
+            await self._flush_all(some)
+            await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
         if all(log.broken is None or log.is_deleted for log in logs):
             self._journal.release(generation)
         else:
