@@ -1,4 +1,6 @@
-"""Wire errors as headrace's own: one table from Kafka's code to a class of the tree."""
+"""Errors that only a client has, and Kafka's wire errors: one table from a code to a class of the tree."""
+
+from collections.abc import Sequence
 
 from headrace.model.errors import (
     BatchTooLargeError,
@@ -28,6 +30,7 @@ from headrace.model.errors import (
     UnsupportedCodecError,
     UnsupportedError,
 )
+from headrace.model.message import Sent
 
 NO_ERROR = 0
 OFFSET_OUT_OF_RANGE = 1
@@ -45,6 +48,17 @@ class ConnectionLostError(TimedOutError):
     """The connection ended before the answer. The request may have been carried out."""
 
     code = "connection_lost"
+
+
+class PartlySentError(HeadraceError):
+    """Some messages of a `send_many` were not stored. `outcomes` has a place or an error for each, in order."""
+
+    code = "partly_sent"
+
+    def __init__(self, outcomes: Sequence[Sent | HeadraceError]) -> None:
+        errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
+        super().__init__(f"{len(errors)} of {len(outcomes)} messages were not sent; the first because: {errors[0]}")
+        self.outcomes = outcomes
 
 
 # The class, and what to say where the broker sent no words of its own.

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from headrace.client.connection import Connection
+from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, wire_error
-from headrace.client.router import Deadline, Router
+from headrace.client.router import Router
 from headrace.client.values import Fetched, Located, Message, TopicPartition
 from headrace.model.batch import HEADER_SIZE, BatchHeader, Buffer, read_header, read_prefix
 from headrace.model.errors import CorruptBatchError

@@ -10,9 +10,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, wire_error
 from headrace.client.partitioner import Partitioner
-from headrace.client.router import Deadline, Router
+from headrace.client.router import Router
 from headrace.client.values import Outgoing, Produced, TopicPartition
 from headrace.host.rand import Rand
 from headrace.model.batch import SEQUENCE_LIMIT, Buffer

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.client.connection import Connection, connect
+from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, UnreachableError, wire_error
 from headrace.client.values import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, TopicPartition
 from headrace.host.clock import Clock
@@ -47,23 +48,6 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     frame_bytes_max: int = 256 * 1024 * 1024
     # Whether asking about a topic may make it, where the broker's configuration agrees.
     auto_create_topics: bool = False
-
-
-class Deadline:
-    """A moment on the monotonic clock."""
-
-    def __init__(self, clock: Clock, timeout_ms: int) -> None:
-        self._clock = clock
-        self._at_ms = clock.monotonic_ms() + timeout_ms
-
-    @property
-    def left_ms(self) -> int:
-        """Never below 1, so that it can always be given as a timeout."""
-        return max(1, self._at_ms - self._clock.monotonic_ms())
-
-    @property
-    def is_past(self) -> bool:
-        return self._clock.monotonic_ms() >= self._at_ms
 
 
 class Router:

@@ -1,0 +1,1 @@
+"""Queues from Python: send, receive, acknowledge, work."""

@@ -1,0 +1,106 @@
+"""The asynchronous queue client.
+
+    async with AsyncClient("127.0.0.1:8080") as client:
+        orders = client.queue("orders")
+        await orders.send("one tea")
+
+Theory of operation. A client has one pool of HTTP connections for calls that are answered soon and one for receives
+that wait; `http` has them, and the rule about what is repeated. A queue gathers single calls to batches. What is
+asked of a queue is a method of `AsyncQueue`; `headrace.client.queue.sync` has the same for programs without an event
+loop, and does nothing but wait.
+
+A client belongs to one event loop and may be shared by its tasks.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from headrace.client.http.caller import Caller
+from headrace.client.http.pool import Pool
+from headrace.client.queue.administration import Administration
+from headrace.client.queue.queue import AsyncQueue
+from headrace.client.queue.sender import make_ids
+from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
+from headrace.host.clock import Clock, SystemClock
+from headrace.host.rand import Rand, SystemRand
+from headrace.host.transport import TcpTransport, Transport
+from headrace.model.address import Address, parse_address
+from headrace.model.errors import InvalidRequestError
+
+
+class AsyncClient:
+    """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
+
+    def __init__(
+        self,
+        servers: str | Sequence[str | Address] = DEFAULT_HTTP,
+        *,
+        config: QueueClientConfig | None = None,
+        clock: Clock | None = None,
+        rand: Rand | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        listed = servers.split(",") if isinstance(servers, str) else servers
+        addresses = [_address(server) for server in listed]
+        config = config or QueueClientConfig()
+        clock, rand, transport = clock or SystemClock(), rand or SystemRand(), transport or TcpTransport()
+
+        def pool(connections_max: int) -> Pool:
+            return Pool(
+                addresses,
+                clock=clock,
+                transport=transport,
+                connections_max=connections_max,
+                connect_timeout_ms=config.connect_timeout_ms,
+                answer_bytes_max=config.answer_bytes_max,
+            )
+
+        self._caller = Caller(
+            pool(config.connections_max), pool(config.waiting_connections_max), config, clock=clock, rand=rand
+        )
+        self._administration = Administration(self._caller)
+        self._ids = make_ids(self._caller)
+        self._queues: dict[str, AsyncQueue] = {}
+
+    async def connect(self) -> None:
+        """Reach a server. Without a retry: who begins with a wrong address should hear of it at once."""
+        await self._caller.connect()
+
+    async def close(self) -> None:
+        """Send what is pending and let go of the connections."""
+        for queue in self._queues.values():
+            await queue.close()
+        await self._caller.close()
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def queue(self, name: str) -> AsyncQueue:
+        """A queue by its name. Nothing is asked of the node yet: a queue that is missing is made by its first send."""
+        known = self._queues.get(name)
+        if known is None:
+            known = self._queues[name] = AsyncQueue(name, self._caller, self._administration, self._ids)
+        return known
+
+    async def queues(self, prefix: str = "") -> list[str]:
+        """The names of all queues, sorted."""
+        return await self._administration.names(prefix)
+
+
+def _address(server: str | Address) -> Address:
+    if isinstance(server, Address):
+        return server
+    text = server.strip().removeprefix("http://").rstrip("/")
+    if text.startswith("https://"):
+        raise InvalidRequestError(f"{server} asks for TLS, which this client does not speak yet; use http://")
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise InvalidRequestError(str(error)) from None

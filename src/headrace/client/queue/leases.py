@@ -1,0 +1,78 @@
+"""What is done with leases: acknowledged, held longer, given back, rejected. Each kind goes out in batches."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from headrace.client.http.caller import MSGPACK, Caller
+from headrace.client.http.problem import read
+from headrace.client.queue.batcher import Batcher, Transmit
+from headrace.client.queue.sender import failure
+from headrace.client.queue.wire import (
+    AcknowledgeRequest,
+    ExtendRequest,
+    Extension,
+    Rejection,
+    RejectRequest,
+    Release,
+    ReleaseRequest,
+    Result,
+    decode_results,
+    encode,
+)
+from headrace.model.errors import HeadraceError, StaleReceiptError, TimedOutError
+
+Item = TypeVar("Item")
+_RECEIPT_BYTES = 100
+
+
+class Leases:
+    """The leases that one client holds of one queue."""
+
+    def __init__(self, caller: Caller, path: str) -> None:
+        self._caller = caller
+        self._path = path
+        self._acknowledgements = self._batcher("acknowledgements", AcknowledgeRequest)
+        self._extensions = self._batcher("extensions", ExtendRequest)
+        self._releases = self._batcher("releases", ReleaseRequest)
+        self._rejections = self._batcher("rejections", RejectRequest)
+
+    async def close(self) -> None:
+        for batcher in (self._acknowledgements, self._extensions, self._releases, self._rejections):
+            await batcher.close()
+
+    async def acknowledge(self, receipt: str) -> None:
+        await self._acknowledgements.submit(receipt, _RECEIPT_BYTES)
+
+    async def extend(self, receipt: str, lease_s: float) -> None:
+        await self._extensions.submit(Extension(receipt, lease_s), _RECEIPT_BYTES)
+
+    async def release(self, receipt: str, delay_s: float | None) -> None:
+        await self._releases.submit(Release(receipt, delay_s), _RECEIPT_BYTES)
+
+    async def reject(self, receipt: str, reason: str) -> None:
+        await self._rejections.submit(Rejection(receipt, reason), _RECEIPT_BYTES + len(reason))
+
+    def _batcher(self, route: str, request: Callable[[list[Item]], Any]) -> Batcher[Item, None]:
+        target = f"{self._path}/{route}"
+        # An extension counts from its call, so a second one is as good as the first. The others end the lease.
+        ends_lease = request is not ExtendRequest
+
+        async def transmit(items: list[Item]) -> Sequence[HeadraceError | None]:
+            answer = await self._caller.call("POST", target, encode(request(items)), form=MSGPACK)
+            in_doubt = ends_lease and answer.follows_doubt
+            return [_outcome(result, in_doubt=in_doubt) for result in read(decode_results, answer).results]
+
+        carry: Transmit[Item, None] = transmit
+        return Batcher(carry, self._caller.config, clock=self._caller.clock)
+
+
+def _outcome(result: Result, *, in_doubt: bool) -> HeadraceError | None:
+    if result.error is None:
+        return None
+    error = failure(result.error)
+    if in_doubt and isinstance(error, StaleReceiptError):
+        return TimedOutError(
+            f"the first answer was lost and the receipt is over now ({error}): it was carried out then, or the lease "
+            "had expired"
+        )
+    return error

@@ -1,0 +1,209 @@
+"""A message that was received, and what its receiver says about it.
+
+It is held under a lease until it is acknowledged, released or rejected, or the lease ends. As a context manager it is
+acknowledged when the block ends well, and released when it ends in an exception, which goes on; `Retry` and `Reject`
+are the two exceptions that say what is to be done, and end there.
+"""
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+import msgspec
+
+from headrace.client.queue.leases import Leases
+from headrace.client.queue.outgoing import Span, seconds
+from headrace.client.queue.wire import Delivery
+from headrace.model.errors import HeadraceError, InvalidRequestError
+from headrace.model.message import Headers
+
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Retry(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
+    """Raised by a handler: give the message back, to be tried again after a delay."""
+
+    def __init__(self, delay: Span | None = None) -> None:
+        super().__init__("to be tried again" if delay is None else f"to be tried again in {seconds(delay)} s")
+        self.delay = delay  # None: the queue's back-off
+
+
+class Reject(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
+    """Raised by a handler: no further attempt can help; the message goes to the dead-letter queue with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class MessageData:
+    """What a message holds, whoever waits for its calls."""
+
+    __slots__ = ("_delivery",)
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    @property
+    def id(self) -> str:
+        return self._delivery.id
+
+    @property
+    def body(self) -> bytes:
+        return self._delivery.body
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self._delivery.body.decode()
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, type: type[T]) -> T: ...
+    def json(self, type: Any = Any) -> Any:
+        """The body read as JSON: any value, or checked and made one of a type (a dataclass, a msgspec Struct)."""
+        return msgspec.json.decode(self._delivery.body, type=type)
+
+    @property
+    def key(self) -> bytes | None:
+        return self._delivery.key
+
+    @property
+    def headers(self) -> Headers:
+        """Pairs of name and value; a name may be there several times."""
+        return self._delivery.headers
+
+    def header(self, name: str) -> bytes | None:
+        """The first header of a name."""
+        return next((value for known, value in self._delivery.headers if known == name), None)
+
+    @property
+    def priority(self) -> int:
+        return self._delivery.priority
+
+    @property
+    def deduplication_id(self) -> str | None:
+        return self._delivery.deduplication_id
+
+    @property
+    def attempt(self) -> int:
+        """How often it was handed out, this time included."""
+        return self._delivery.attempt
+
+    @property
+    def sent_ms(self) -> int:
+        """When it was sent, in milliseconds since 1970."""
+        return self._delivery.sent_ms
+
+    @property
+    def first_received_ms(self) -> int:
+        return self._delivery.first_received_ms
+
+    @property
+    def lease(self) -> float:
+        """For how many seconds it was leased."""
+        return self._delivery.lease
+
+    @property
+    def receipt(self) -> str:
+        """What other clients need to acknowledge it; empty where the queue's guarantee is at most once."""
+        return self._delivery.receipt_handle
+
+    @property
+    def partition(self) -> int:
+        return self._delivery.partition
+
+    @property
+    def offset(self) -> int:
+        return self._delivery.offset
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} attempt {self.attempt}, {len(self.body)} bytes>"
+
+
+class AsyncMessage(MessageData):
+    """A received message, for asynchronous programs."""
+
+    __slots__ = ("_is_settled", "_leases")
+
+    def __init__(self, delivery: Delivery, leases: Leases) -> None:
+        super().__init__(delivery)
+        self._leases = leases
+        self._is_settled = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was acknowledged, released or rejected here, with whatever outcome."""
+        return self._is_settled
+
+    async def ack(self) -> None:
+        """It is done and will not come again. Where the guarantee is at most once, that is so already."""
+        self._is_settled = True
+        if self.receipt:
+            await self._leases.acknowledge(self.receipt)
+
+    async def release(self, delay: Span | None = None) -> None:
+        """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
+        self._check_lease()
+        self._is_settled = True
+        await self._leases.release(self.receipt, seconds(delay))
+
+    async def reject(self, reason: str) -> None:
+        """No attempt can help: to the dead-letter queue with it."""
+        self._check_lease()
+        self._is_settled = True
+        await self._leases.reject(self.receipt, reason)
+
+    async def extend(self, lease: Span) -> None:
+        """Hold it for so long from now on."""
+        if self.receipt:
+            length = seconds(lease)
+            assert length is not None
+            await self._leases.extend(self.receipt, length)
+
+    def _check_lease(self) -> None:
+        if not self.receipt:
+            raise InvalidRequestError(
+                f"message {self.id} was handed out at most once and cannot be given back; "
+                "use a queue whose guarantee is at_least_once or exactly_once"
+            )
+
+    async def settle(self, error: BaseException | None, *, back_off: Span | None = None) -> None:
+        """Do what a handler's outcome asks for: nothing where it did so itself.
+
+        A handler that was interrupted (cancelled, Ctrl-C) has not failed: its message is released at once. The
+        back-off is for failures; None is the queue's.
+        """
+        if self._is_settled:
+            return
+        if error is None:
+            await self.ack()
+        elif self.receipt:
+            match error:
+                case Retry():
+                    await self.release(error.delay if error.delay is not None else back_off)
+                case Reject():
+                    await self.reject(error.reason)
+                case Exception():
+                    await self.release(back_off)
+                case _:
+                    await asyncio.shield(self.release(0))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if error is None:
+            await self.settle(None)
+            return False
+        try:
+            await self.settle(error)
+        except HeadraceError as failed:
+            # The block's own error is the one to be seen; without a release the lease ends by itself.
+            _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
+        return isinstance(error, Retry | Reject)

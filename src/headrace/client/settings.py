@@ -1,0 +1,28 @@
+"""How a queue client behaves. Every wait has a deadline, everything that is held a bound."""
+
+import msgspec
+
+DEFAULT_HTTP = "127.0.0.1:8080"
+MIB = 1024 * 1024
+
+
+class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
+    # For one call, all of its attempts included; a receive gets its wait on top.
+    deadline_ms: int = 30_000
+    connect_timeout_ms: int = 5_000
+    # Whether failed calls are repeated. A send then carries an id of its own, so that a repeated one is stored once.
+    retries: bool = True
+    retry_pause_ms: int = 50
+    retry_pause_ms_max: int = 2_000
+    # Connections for calls that are answered soon, and for receives that wait.
+    connections_max: int = 8
+    waiting_connections_max: int = 256
+    # One request of messages or receipts.
+    batch_count_max: int = 100
+    batch_bytes_max: int = MIB
+    # Requests of one queue and kind that are unanswered together, and how long single calls gather meanwhile.
+    batches_in_flight_max: int = 4
+    linger_ms: float = 2.0
+    # Bodies that wait to be sent, for each queue; above it `send` waits before it takes more.
+    pending_bytes_max: int = 64 * MIB
+    answer_bytes_max: int = 64 * MIB

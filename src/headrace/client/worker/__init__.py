@@ -1,0 +1,1 @@
+"""Workers: functions that are called for each message of a queue."""

@@ -1,0 +1,110 @@
+"""Functions that are called for each message of a queue.
+
+    @headrace.worker("orders", concurrency=10, lease=30)
+    def brew(message: headrace.Message) -> None:
+        print(message.json(), message.attempt)
+
+    brew.run()          # or on the command line: headrace worker teashop:brew
+
+A handler that returns has done its message; one that raises gets it again later. `Retry(delay)` and `Reject(reason)`
+say it more exactly. Handlers may be synchronous, each call then has a thread, or asynchronous.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import uvloop
+
+from headrace.client.portal import Portal
+from headrace.client.queue.client import AsyncClient
+from headrace.client.queue.message import AsyncMessage
+from headrace.client.queue.outgoing import Span, seconds
+from headrace.client.queue.sync import Message
+from headrace.client.settings import DEFAULT_HTTP
+from headrace.client.worker.config import WorkerConfig
+from headrace.client.worker.runner import Handler, Runner, Stop
+from headrace.client.worker.threads import HandlerThreads
+from headrace.host.clock import SystemClock
+from headrace.host.process import on_stop_signal
+from headrace.host.rand import SystemRand
+from headrace.model.address import Address
+from headrace.model.errors import InvalidConfigError
+
+H = TypeVar("H", bound=Callable[[Any], Any])
+
+
+class Worker(Generic[H]):
+    """A handler and how it wants its messages. Calling it calls the handler, as in a test."""
+
+    def __init__(self, handler: H, config: WorkerConfig) -> None:
+        self.handler = handler
+        self.config = config
+        self.__doc__ = handler.__doc__
+
+    def __call__(self, message: Any) -> Any:
+        return self.handler(message)
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.handler) or inspect.iscoroutinefunction(
+            getattr(self.handler, "__call__", None)  # noqa: B004 - an object whose call is asynchronous
+        )
+
+    def configured(self, **changes: Any) -> "Worker[H]":
+        """The same handler with another configuration; see `WorkerConfig`."""
+        return Worker(self.handler, checked_config(**{**msgspec.structs.asdict(self.config), **changes}))
+
+    def run(self, servers: str | Sequence[str | Address] = DEFAULT_HTTP) -> bool:
+        """Work in the foreground until SIGTERM or Ctrl-C; returns whether every handler could finish."""
+
+        async def main() -> bool:
+            stop = Stop()
+            on_stop_signal(stop.ask)
+            async with AsyncClient(servers) as client:
+                return await self.serve(client, stop)
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+
+    async def serve(self, client: AsyncClient, stop: Stop) -> bool:
+        """Work in a running loop until a stop is asked for; returns whether every handler could finish."""
+        threads = HandlerThreads(name=f"headrace-{self.config.queue}", count_max=self.config.concurrency)
+        portal = Portal(asyncio.get_running_loop())
+
+        def in_thread(message: AsyncMessage) -> "asyncio.Future[None]":
+            return threads.run(lambda: self.handler(Message(message, portal)))
+
+        handler = cast(Handler, self.handler) if self.is_async else in_thread
+        queue = client.queue(self.config.queue)
+        runner = Runner(queue, handler, self.config, clock=SystemClock(), rand=SystemRand())
+        try:
+            await runner.run(stop)
+        finally:
+            threads.close()
+        return not runner.was_cut
+
+
+def worker(
+    queue: str,
+    *,
+    concurrency: int = 10,
+    lease: Span | None = None,
+    prefetch: int | None = None,
+    grace: Span = 30,
+) -> Callable[[H], Worker[H]]:
+    """Make a function the worker of a queue."""
+    config = checked_config(
+        queue=queue, concurrency=concurrency, lease_s=seconds(lease), prefetch=prefetch, grace_s=seconds(grace)
+    )
+    return lambda handler: Worker(handler, config)
+
+
+def checked_config(**values: Any) -> WorkerConfig:
+    """A configuration that can be; the error says which value cannot."""
+    try:
+        return msgspec.convert(values, WorkerConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidConfigError(f"a worker cannot have this: {error}") from None
