@@ -5,39 +5,11 @@
     with headrace.Client() as client:
         client.queue("orders").send("one tea")
 
-The client's names are found when they are first used, so that importing headrace costs nothing by itself.
+The client's names are found when they are first used, so that importing headrace costs nothing by itself. Type checkers
+read them in `__init__.pyi`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from headrace.client.queue.client import AsyncClient
-    from headrace.client.queue.message import AsyncMessage, Reject, Retry
-    from headrace.client.queue.outgoing import OutgoingMessage
-    from headrace.client.queue.queue import AsyncQueue
-    from headrace.client.queue.sync import Client, Message, Queue
-    from headrace.client.settings import QueueClientConfig
-    from headrace.client.worker.worker import worker
-    from headrace.model.errors import HeadraceError
-
 __version__ = "0.1.0"
-
-__all__ = [
-    "AsyncClient",
-    "AsyncMessage",
-    "AsyncQueue",
-    "Client",
-    "HeadraceError",
-    "Message",
-    "OutgoingMessage",
-    "Queue",
-    "QueueClientConfig",
-    "Reject",
-    "Retry",
-    "__version__",
-    "worker",
-]
 
 _HOMES = {
     "AsyncClient": "headrace.client.queue.client",
@@ -54,11 +26,15 @@ _HOMES = {
     "worker": "headrace.client.worker.worker",
 }
 
+__all__ = ["__version__", *_HOMES]
 
-def __getattr__(name: str) -> Any:
+
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    from importlib import import_module
+
+    value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
