@@ -1,0 +1,1 @@
+"""The queue fold: who may receive which message of a partition next."""

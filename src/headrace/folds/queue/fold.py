@@ -1,0 +1,298 @@
+"""The queue fold: who may receive which message of a partition next.
+
+Theory of operation. A partition's log holds messages and what was decided about them, in one order. The fold is what
+follows from both: which messages are live, and where each of them is. It is made of four parts:
+
+    places.py   where each message is, and the ways between the places
+    state.py    arrivals, entries and time, and nothing else, change the state
+    fold.py     decisions: what is asked, checked against the state, becomes an entry
+    view.py     what people ask: where is a message, what blocks a key
+
+A decision checks, builds its entry, applies it to the state and returns it, without a wait in between, so the next
+decision of the same turn sees it. The caller appends the entries of a turn as one batch, and by the queue's guarantee
+hands out before or after they are committed. On replay the same entries go through `apply` alone. The state is
+then the same to the byte, if three rules are kept:
+
+- Arrivals and entries come in the log's order. What was decided before a batch arrived is appended before it.
+- A snapshot is taken only when every decision is appended, so that none is replayed onto a state that has it.
+- After a restart, the lease clock goes on from `now.lease_ms`.
+
+    arrive -> [delayed ->] visible -> leased -> acknowledged
+                 ^            ^          |----> dying -> dead-lettered     attempts used up, or rejected
+                 |            |----------|                                 expired or released, without back-off
+                 |-----------------------|                                 expired or released, with it
+    and from anywhere to expired, dropped or purged
+
+A message is handed out only below `upto`, the high watermark: it is taken up when it is written, and given out when it
+is committed. Attempts are counted when a lease is taken. A receipt names the attempt; it is good as long as the lease
+with that number is held, and a lease is over at its end, whether or not somebody else has the message by then.
+
+Sets of offsets are compressed bitmaps, so ten million waiting messages are a few kilobytes; only what is leased,
+delayed by its own wish or retried costs memory by the message.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from headrace.folds.queue import attempt as packed
+from headrace.folds.queue.attempt import NO_HISTORY, History
+from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.op import (
+    Acked,
+    Configured,
+    DeadLettered,
+    Dropped,
+    Expired,
+    ExpiryCause,
+    Extended,
+    Leased,
+    Moved,
+    Op,
+    Purged,
+    ReaderMoved,
+    ReaderRemoved,
+    Rejected,
+    Released,
+    Ticked,
+)
+from headrace.folds.queue.places import offsets_in
+from headrace.folds.queue.state import QueueState
+from headrace.model.errors import InvalidRequestError, StaleReceiptError, TooManyLeasedError
+from headrace.model.ids import Offset
+from headrace.model.queue import LEASE_MS_MAX, QueueConfig
+
+OpType = TypeVar("OpType", bound=Op)
+
+
+class Lease(NamedTuple):
+    """A message that was handed out."""
+
+    offset: int
+    attempt: int  # counted from 1
+    first_ms: int  # when it was first handed out (wall clock)
+
+
+class Handout(NamedTuple):
+    """What one consumer gets, in order, and the entry that says so."""
+
+    op: Leased | Acked
+    leases: list[Lease]
+
+
+class Dying(NamedTuple):
+    """A message to be copied to the dead-letter queue."""
+
+    offset: int
+    reason: str  # of its rejection; empty: its attempts are used up
+    history: History
+
+
+class QueueFold(QueueState):
+    """The decisions about one partition of a queue."""
+
+    # Handing out.
+
+    def lease(self, count_max: int, lease_ms: int, *, upto: int, now: Instant) -> Handout | None:
+        """Hand out up to so many visible messages for so long; None if there are none."""
+        assert count_max > 0
+        assert 0 <= lease_ms <= LEASE_MS_MAX
+        self.advance(now)
+        room = self.config.leased_max - len(self.leases)
+        if room <= 0:
+            raise TooManyLeasedError(
+                f"{len(self.leases)} messages of a partition are leased, as many as leased_max allows; "
+                "acknowledge or release some, or raise it"
+            )
+        offsets = self.shelf.pick(min(count_max, room), upto)
+        if not offsets:
+            return None
+        op = Leased(tuple(offsets), lease_ms, self.now)
+        self.apply(op)
+        values = self.leases.values
+        leases = []
+        for offset in offsets:
+            value = values[offset]
+            leases.append(Lease(offset, packed.attempt_of(value), packed.first_ms_of(value)))
+        return Handout(op, leases)
+
+    def take(self, count_max: int, *, upto: int, now: Instant) -> Handout | None:
+        """Hand out for good, at most once: to be acknowledged in the log before it is given out."""
+        self.advance(now)
+        offsets = self.shelf.pick(count_max, upto)
+        if not offsets:
+            return None
+        wall_ms = self.now.wall_ms
+        leases = []
+        for offset in offsets:
+            history = self.history(offset)
+            leases.append(Lease(offset, history.attempts + 1, history.first_ms if history.attempts else wall_ms))
+        return Handout(self.acknowledge(offsets, now=now), leases)
+
+    def has_visible(self, upto: int) -> bool:
+        """Whether something could be handed out now, as far as time has passed."""
+        return self.shelf.has_visible(upto)
+
+    # What holders of a lease ask.
+
+    def check(self, offset: int, attempt: int, *, now: Instant) -> None:
+        """Refuse a receipt whose lease is over, saying what became of it."""
+        self.advance(now)
+        lease = self.leases.get(offset)
+        if lease is not None and packed.attempt_of(lease) == attempt:
+            return
+        if offset not in self.live:
+            raise StaleReceiptError(
+                f"the message at offset {offset} is gone: acknowledged, dead-lettered, expired or purged"
+            )
+        if lease is not None:
+            raise StaleReceiptError(
+                f"the message at offset {offset} was leased again, attempt {packed.attempt_of(lease)}, "
+                f"and this receipt is of attempt {attempt}; whoever has it now may acknowledge it"
+            )
+        raise StaleReceiptError(
+            f"the lease of attempt {attempt} at the message at offset {offset} is over: it expired or was given back; "
+            "receive it again, or ask for longer leases"
+        )
+
+    def acknowledge(self, offsets: Sequence[int], *, now: Instant) -> Acked:
+        """The holders of these are done. The caller has checked their receipts."""
+        return self._applied(Acked(tuple(offsets), self._moment(now)))
+
+    def extend(self, offsets: Sequence[int], lease_ms: int, *, now: Instant) -> Extended:
+        """Hold leases for so long from now on. All of them, or an error and none."""
+        at = self._moment(now)
+        for offset in offsets:
+            lease = self.leases.get(offset)
+            if lease is not None and at.lease_ms + lease_ms - packed.taken_ms(lease) > LEASE_MS_MAX:
+                raise InvalidRequestError(
+                    f"the lease of the message at offset {offset} would last longer than {LEASE_MS_MAX} ms in total; "
+                    "release it and receive it again, or ask for less"
+                )
+        return self._applied(Extended(tuple(offsets), lease_ms, at))
+
+    def release(self, offsets: Sequence[int], delay_ms: int | None, *, now: Instant) -> Released:
+        """Give leases back, visible again after the delay; None: after the queue's back-off, if it has one."""
+        return self._applied(Released(tuple(offsets), delay_ms, self._moment(now)))
+
+    def reject(self, offset: int, reason: str, *, now: Instant) -> Rejected:
+        """End a lease for good: a dead letter, whatever attempts are left."""
+        return self._applied(Rejected(offset, reason, self._moment(now)))
+
+    # The end of messages.
+
+    def dying(self, count_max: int) -> list[Dying]:
+        """Messages to be copied to the dead-letter queue, if there are any."""
+        return [
+            Dying(offset, reason, self.history(offset))
+            for offset, reason in islice(self.dying_reasons.items(), count_max)
+        ]
+
+    def expired(self, count_max: int) -> list[int]:
+        """Messages whose time to live is over and which nobody holds: to be expired, or copied and dead-lettered."""
+        return list(islice(self.overdue, count_max))
+
+    def dead_letter(self, offsets: Sequence[int], reason: str, *, now: Instant) -> DeadLettered:
+        """Their copies are committed in the dead-letter queue."""
+        return self._applied(DeadLettered(tuple(offsets), reason, self._moment(now)))
+
+    def move(self, offsets: Sequence[int], *, now: Instant) -> Moved:
+        """Their copies are committed in the queue that they were redriven to."""
+        return self._applied(Moved(tuple(offsets), self._moment(now)))
+
+    def expire(self, offsets: Sequence[int], *, now: Instant) -> Expired:
+        return self._applied(Expired(tuple(offsets), 0, ExpiryCause.TIME_TO_LIVE, self._moment(now)))
+
+    def expire_below(self, upto: int, *, now: Instant) -> Expired:
+        """Retention: whatever is below this offset has been there too long."""
+        return self._applied(Expired((), upto, ExpiryCause.RETENTION, self._moment(now)))
+
+    def oldest(self, count: int) -> list[int]:
+        """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
+        found = (offset for offset in self.live if offset not in self.leases and offset not in self.dying_reasons)
+        return list(islice(found, count))
+
+    def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
+        return self._applied(Dropped(tuple(offsets), self._moment(now)))
+
+    def purge(self, upto: int, *, now: Instant) -> Purged:
+        return self._applied(Purged(upto, self._moment(now)))
+
+    # The queue itself.
+
+    def configure(self, config: QueueConfig, *, now: Instant) -> Configured:
+        return self._applied(Configured(config, self._moment(now)))
+
+    def move_reader(self, name: str, offset: int, *, now: Instant) -> ReaderMoved:
+        return self._applied(ReaderMoved(name, offset, self._moment(now)))
+
+    def remove_reader(self, name: str, *, now: Instant) -> ReaderRemoved:
+        return self._applied(ReaderRemoved(name, self._moment(now)))
+
+    def tick(self, now: Instant) -> Ticked:
+        """An entry that says the time. Worth writing about once a minute while `wants_tick`."""
+        return self._applied(Ticked(self._moment(now)))
+
+    @property
+    def wants_tick(self) -> bool:
+        """Whether anything waits for time that only entries tell: leases over a restart, ids to be forgotten."""
+        return bool(self.leases or self.deduplication or self.moves)
+
+    # Repetitions.
+
+    def find_duplicate(self, deduplication_id: bytes, *, now: Instant) -> int | None:
+        """The offset of the message with this id that arrived within the window."""
+        return self.deduplication.find(deduplication_id, now.wall_ms)
+
+    def find_moved(self, move_id: bytes) -> int | None:
+        """The offset of the message that came here by this move."""
+        return self.moves.find(move_id, self.noted.lease_ms)
+
+    # Facts.
+
+    @property
+    def last_lease_ms(self) -> int:
+        """Where the lease clock goes on after a restart."""
+        return self.now.lease_ms
+
+    @property
+    def leased_count(self) -> int:
+        return len(self.leases)
+
+    @property
+    def delayed_count(self) -> int:
+        return len(self.delayed)
+
+    @property
+    def visible_count(self) -> int:
+        """Live and neither leased nor delayed: blocked, dying and overdue ones among them."""
+        return len(self.live) - len(self.leases) - len(self.delayed)
+
+    @property
+    def floor(self) -> Offset:
+        """No message below it is live."""
+        return Offset(next(iter(self.live), self.end_offset))
+
+    def history(self, offset: int) -> History:
+        """The attempts at a message so far, the present one included."""
+        lease = self.leases.get(offset)
+        history = self.attempts.get(offset, 0) if lease is None else packed.history_of(lease)
+        return packed.unpack_history(history) if history else NO_HISTORY
+
+    def is_live(self, offset: int) -> bool:
+        return offset in self.live
+
+    def live_in(self, start: int, end: int) -> int:
+        return self.live.range_cardinality(start, end)
+
+    def live_offsets(self, start: int, end: int) -> Iterator[int]:
+        return offsets_in(self.live, start, end)
+
+    def _moment(self, now: Instant) -> Instant:
+        """What an entry says: never earlier than what time has already done here."""
+        self.advance(now)
+        return self.now
+
+    def _applied(self, op: OpType) -> OpType:
+        self.apply(op)
+        return op

@@ -1,0 +1,158 @@
+"""A queue's state as bytes: the same state gives the same bytes, whatever way led to it.
+
+Sets of offsets are brought to their smallest form before they are written, since the form that they have in memory
+tells their history. What follows from the rest is left out: which messages are ready, which of them are visible.
+
+Whoever takes a snapshot lets time pass first, and has appended every decision. A snapshot saves time and nothing
+else: one that does not read back is thrown away, and the log is replayed.
+"""
+
+from array import array
+from collections.abc import Iterable
+from uuid import UUID
+
+import msgspec
+from pyroaring import BitMap64
+
+from headrace.folds.queue.deadlines import Deadlines
+from headrace.folds.queue.fold import QueueFold
+from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.places import Counts, make_shelf
+from headrace.folds.queue.shelf import LaneImage
+from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
+from headrace.model.errors import CorruptLogError
+from headrace.model.queue import QueueConfig
+
+_STATE_VERSION = 1
+_PACKED_BYTES = 24  # as many as the largest packed integer needs
+
+_Packed = tuple[bytes, bytes]  # offsets, eight bytes each; a packed integer for each
+_Ids = list[tuple[bytes, int, int]]
+
+
+class _Image(msgspec.Struct, frozen=True, array_like=True):
+    config: QueueConfig
+    now: Instant
+    noted: Instant
+    arrived_end: int
+    counts: Counts
+    readers: list[tuple[str, int]]
+    live: bytes
+    delayed: bytes
+    lapsed: bytes
+    overdue: bytes
+    leases: _Packed
+    rests: _Packed
+    lives: _Packed
+    attempts: _Packed
+    rest_runs: list[tuple[int, int, int]]
+    life_runs: list[tuple[int, int, int]]
+    dying: list[tuple[int, str]]
+    priorities: list[tuple[int, bytes]]
+    lanes: list[tuple[bytes, int, bytes]]
+    turn: int
+    deduplication: _Ids
+    moves: _Ids
+
+
+def fold_name(subscription_id: UUID) -> str:
+    """What a subscription's snapshots are called. A deleted queue's are not taken for those of its successor."""
+    return f"queue-{subscription_id.hex[:8]}"
+
+
+def snapshot(fold: QueueFold, name: str) -> bytes:
+    image = _Image(
+        config=fold.config,
+        now=fold.now,
+        noted=fold.noted,
+        arrived_end=fold.arrived_end,
+        counts=fold.counts,
+        readers=sorted(fold.readers.items()),
+        live=_dump_set(fold.live),
+        delayed=_dump_set(fold.delayed),
+        lapsed=_dump_set(fold.lapsed),
+        overdue=_dump_set(fold.overdue),
+        leases=_dump_packed(fold.leases.values),
+        rests=_dump_packed(fold.rests.values),
+        lives=_dump_packed(fold.lives.values),
+        attempts=_dump_packed(fold.attempts),
+        rest_runs=fold.rest_runs.dump(),
+        life_runs=fold.life_runs.dump(),
+        dying=sorted(fold.dying_reasons.items()),
+        priorities=[
+            (priority, _dump_set(members)) for priority, members in sorted(fold.shelf.others.items()) if members
+        ],
+        lanes=[(key, turn, _dump_offsets(offsets)) for key, turn, offsets in fold.shelf.lanes()],
+        turn=fold.shelf.turn,
+        deduplication=list(fold.deduplication.dump()),
+        moves=list(fold.moves.dump()),
+    )
+    payload = msgspec.msgpack.encode(image)
+    return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
+
+
+def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFold:
+    """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
+    state = decode_snapshot(data, fold=name, version_max=_STATE_VERSION, file=file)
+    try:
+        image = msgspec.msgpack.decode(state.payload, type=_Image)
+    except msgspec.DecodeError as error:
+        raise CorruptLogError(file=file, position=0, expected="a queue's state", found=error, what="content") from error
+    fold = QueueFold(image.config, end_offset=state.end_offset)
+    fold.now, fold.noted, fold.arrived_end, fold.counts = image.now, image.noted, image.arrived_end, image.counts
+    fold.readers = dict(image.readers)
+    fold.live |= BitMap64.deserialize(image.live)
+    fold.delayed |= BitMap64.deserialize(image.delayed)
+    fold.lapsed |= BitMap64.deserialize(image.lapsed)
+    fold.overdue |= BitMap64.deserialize(image.overdue)
+    _load(fold.leases, image.leases)
+    _load(fold.rests, image.rests)
+    _load(fold.lives, image.lives)
+    fold.attempts = _load_packed(image.attempts)
+    fold.rest_runs.load(image.rest_runs)
+    fold.life_runs.load(image.life_runs)
+    fold.dying_reasons = dict(image.dying)
+    for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
+        for id_, offset, until_ms in ids:
+            remembered.add(id_, offset, until_ms)
+    fold.shelf = make_shelf(image.config, fold.live)
+    fold.shelf.load(
+        [LaneImage(key, turn, _load_offsets(offsets)) for key, turn, offsets in image.lanes],
+        fold.ready_offsets(),
+        {priority: BitMap64.deserialize(members) for priority, members in image.priorities},
+    )
+    fold.shelf.turn = image.turn
+    return fold
+
+
+def _dump_set(offsets: BitMap64) -> bytes:
+    smallest = offsets.copy()
+    smallest.run_optimize()
+    return smallest.serialize()
+
+
+def _dump_offsets(offsets: Iterable[int]) -> bytes:
+    return array("q", offsets).tobytes()
+
+
+def _load_offsets(data: bytes) -> list[int]:
+    offsets = array("q")
+    offsets.frombytes(data)
+    return offsets.tolist()
+
+
+def _dump_packed(values: dict[int, int]) -> _Packed:
+    offsets = sorted(values)
+    return _dump_offsets(offsets), b"".join([values[offset].to_bytes(_PACKED_BYTES, "big") for offset in offsets])
+
+
+def _load_packed(dumped: _Packed) -> dict[int, int]:
+    offsets, numbers = dumped
+    return {
+        offset: int.from_bytes(numbers[index * _PACKED_BYTES : (index + 1) * _PACKED_BYTES], "big")
+        for index, offset in enumerate(_load_offsets(offsets))
+    }
+
+
+def _load(deadlines: Deadlines, dumped: _Packed) -> None:
+    deadlines.load(_load_packed(dumped))

@@ -1,0 +1,141 @@
+"""The entries that a queue writes to its log: what was decided, each with the moment of the decision.
+
+Every entry has its moment, on both clocks, because time alone changes the state too (leases end, delays pass): whoever
+replays the log first lets time pass up to the entry's moment, and so sees what the one who decided saw.
+"""
+
+from enum import Enum
+
+import msgspec
+
+from headrace.folds.queue.instant import Instant
+from headrace.model.queue import QueueConfig
+
+Offsets = tuple[int, ...]
+
+
+class ExpiryCause(Enum):
+    TIME_TO_LIVE = 0
+    RETENTION = 1
+
+
+class Leased(msgspec.Struct, frozen=True):
+    """Handed out for so long, in this order. Each counts as an attempt."""
+
+    offsets: Offsets
+    length_ms: int
+    at: Instant
+
+
+class Extended(msgspec.Struct, frozen=True):
+    """Leases that now end so long after the moment."""
+
+    offsets: Offsets
+    length_ms: int
+    at: Instant
+
+
+class Acked(msgspec.Struct, frozen=True):
+    offsets: Offsets
+    at: Instant
+
+
+class Released(msgspec.Struct, frozen=True):
+    """Leases given back. Visible again after the delay; None: after the queue's back-off."""
+
+    offsets: Offsets
+    delay_ms: int | None
+    at: Instant
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A lease that ended for good: the message waits to be copied to the dead-letter queue."""
+
+    offset: int
+    reason: str
+    at: Instant
+
+
+class DeadLettered(msgspec.Struct, frozen=True):
+    """Gone to the dead-letter queue: written when the copies are committed there."""
+
+    offsets: Offsets
+    reason: str
+    at: Instant
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Gone to another queue by a redrive: written when the copies are committed there."""
+
+    offsets: Offsets
+    at: Instant
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """Dropped by age: these, and every message below `upto`."""
+
+    offsets: Offsets
+    upto: int
+    cause: ExpiryCause
+    at: Instant
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Dropped because the queue was full."""
+
+    offsets: Offsets
+    at: Instant
+
+
+class Purged(msgspec.Struct, frozen=True):
+    """Every message below `upto`, whatever its state."""
+
+    upto: int
+    at: Instant
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """The configuration from here on: state must follow from the log alone."""
+
+    config: QueueConfig
+    at: Instant
+
+
+class ReaderMoved(msgspec.Struct, frozen=True):
+    """A named reader wants this offset next."""
+
+    name: str
+    offset: int
+    at: Instant
+
+
+class ReaderRemoved(msgspec.Struct, frozen=True):
+    name: str
+    at: Instant
+
+
+class Ticked(msgspec.Struct, frozen=True):
+    """Nothing but the time. Written now and then where nothing else says it.
+
+    The lease clock goes on from the last entry when a node comes back, and ids are forgotten by entries.
+    """
+
+    at: Instant
+
+
+Op = (
+    Leased
+    | Extended
+    | Acked
+    | Released
+    | Rejected
+    | DeadLettered
+    | Moved
+    | Expired
+    | Dropped
+    | Purged
+    | Configured
+    | ReaderMoved
+    | ReaderRemoved
+    | Ticked
+)

@@ -1,0 +1,222 @@
+"""Where each live message of a queue is, and the ways between the places.
+
+    on the shelf      ready: it could be handed out, as far as it alone is concerned
+    leases            held by a consumer
+    delayed           ready once its moment has come; `rests` has the moment, or `rest_runs` for the queue's default
+    dying             to be copied to the dead-letter queue: attempts used up, or rejected
+    overdue           its time to live is over; somebody has to write that down
+
+A message is in exactly one of these. Beside them, for live messages: `attempts` (tried, and not leased now), `lives`
+and `life_runs` (time to live to come), `lapsed` (time to live over: overdue as soon as its lease ends).
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+
+import msgspec
+from pyroaring import BitMap64
+
+from headrace.folds.queue import attempt as packed
+from headrace.folds.queue.deadlines import Deadlines
+from headrace.folds.queue.instant import BEGINNING, Instant
+from headrace.folds.queue.lanes import OrderedShelf
+from headrace.folds.queue.remembered import RememberedIds
+from headrace.folds.queue.runs import Runs
+from headrace.folds.queue.shelf import Shelf
+from headrace.folds.queue.turns import FairShelf
+from headrace.model.ids import Offset
+from headrace.model.queue import QueueConfig
+
+DEFAULTS = QueueConfig()
+
+
+class Counts(msgspec.Struct, kw_only=True):
+    """What became of the messages, from the first one on."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    dead_lettered: int = 0  # and those that a redrive moved away
+    expired: int = 0
+    dropped: int = 0
+    purged: int = 0
+
+
+def make_shelf(config: QueueConfig, live: BitMap64) -> Shelf:
+    if config.ordered:
+        return OrderedShelf(live)
+    return FairShelf(live) if config.fair else Shelf(live)
+
+
+class Places:
+    """The messages of one partition of a queue, and what is remembered beside them."""
+
+    def __init__(self, config: QueueConfig = DEFAULTS, *, end_offset: int = 0) -> None:
+        self.config = config
+        self.now = BEGINNING
+        self.noted = BEGINNING  # the moment of the last entry, which a replay knows too
+        self.end_offset = Offset(end_offset)
+        self.arrived_end = end_offset  # where the last message ended
+        self.counts = Counts()
+        self.readers: dict[str, int] = {}
+        self.live = BitMap64()
+        self.shelf = make_shelf(config, self.live)
+        self.leases = Deadlines(shift=packed.END_SHIFT)  # on the lease clock; all other moments are of the wall clock
+        self.delayed = BitMap64()
+        self.rests = Deadlines()
+        self.rest_runs = Runs()
+        self.dying_reasons: dict[int, str] = {}
+        self.attempts: dict[int, int] = {}
+        self.lives = Deadlines()
+        self.life_runs = Runs()
+        self.lapsed = BitMap64()
+        self.overdue = BitMap64()
+        self.deduplication = RememberedIds()
+        self.moves = RememberedIds()
+
+    # Handing out, and what comes back.
+
+    def _hand_out(self, chosen: Iterable[int], length_ms: int, at: Instant) -> None:
+        offsets = [offset for offset in chosen if offset in self.live and offset not in self.leases]
+        if self.delayed or self.overdue or self.dying_reasons:
+            # Never so in the log that was written. In one that was cleaned, the entry may be missing by which a
+            # message came back to the shelf, and then whoever leased it knew better.
+            for offset in offsets:
+                self._unplace(offset)
+        self.shelf.take(offsets)
+        first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=length_ms, attempt=1, first_ms=at.wall_ms)
+        put = self.leases.put
+        for offset in offsets:
+            history = self.attempts.pop(offset, 0) if self.attempts else 0
+            if not history:
+                put(offset, first)
+                continue
+            put(
+                offset,
+                packed.pack_lease(
+                    at=at,
+                    length_ms=length_ms,
+                    span_ms=length_ms,
+                    attempt=packed.next_attempt(history),
+                    first_ms=packed.first_ms_in(history),
+                ),
+            )
+
+    def _hold_longer(self, offsets: Iterable[int], length_ms: int, at: Instant) -> None:
+        for offset in offsets:
+            lease = self.leases.get(offset)
+            if lease is None:
+                continue
+            extended = packed.pack_lease(
+                at=at,
+                length_ms=length_ms,
+                span_ms=at.lease_ms + length_ms - packed.taken_ms(lease),
+                attempt=packed.attempt_of(lease),
+                first_ms=packed.first_ms_of(lease),
+            )
+            self.leases.put(offset, extended)
+
+    def _lease_over(self, offset: int, lease: int, *, ended_ms: int, delay_ms: int | None) -> None:
+        """A lease expired or was given back, at a time of the wall clock. None: the queue's back-off decides."""
+        self.attempts[offset] = packed.history_of(lease)
+        attempt = packed.attempt_of(lease)
+        config = self.config
+        if config.max_deliveries is not None and attempt >= config.max_deliveries:
+            self.dying_reasons[offset] = ""
+            return
+        if offset in self.lapsed:
+            self.overdue.add(offset)
+            return
+        if delay_ms is None and config.backoff is not None:
+            delay_ms = config.backoff.delay_ms(attempt)
+        if delay_ms:
+            self.delayed.add(offset)
+            self.rests.put(offset, ended_ms + delay_ms)
+        else:
+            self.shelf.ready(offset)
+
+    def _rested(self, offset: int) -> None:
+        if offset in self.delayed:
+            self.delayed.remove(offset)
+            self.shelf.ready(offset)
+
+    def _lapse(self, offset: int) -> None:
+        """Its time to live is over. Whoever holds it may finish; otherwise nobody gets it any more."""
+        self.lapsed.add(offset)
+        if offset in self.leases or offset in self.dying_reasons:
+            return
+        self.overdue.add(offset)
+        if offset in self.delayed:
+            self.delayed.remove(offset)
+            self.rests.pop(offset)
+        else:
+            self.shelf.unready(offset)
+
+    # The end of messages.
+
+    def _finish(self, offsets: Iterable[int]) -> int:
+        """Let messages go, wherever they are. Returns how many were live."""
+        live, leases, shelf = self.live, self.leases, self.shelf
+        count = 0
+        for offset in offsets:
+            if offset not in live:
+                continue
+            live.remove(offset)
+            count += 1
+            was_leased = leases.pop(offset) is not None
+            # A leased message is nowhere else, except for what is asked here.
+            if not was_leased or shelf.has_lanes or shelf.others:
+                self._leave(offset)
+            if self.lives:
+                self.lives.pop(offset)
+            if self.lapsed:
+                self.lapsed.discard(offset)
+        return count
+
+    def _leave(self, offset: int) -> None:
+        self.attempts.pop(offset, None)
+        self._unplace(offset)
+        self.shelf.done(offset)
+
+    def _unplace(self, offset: int) -> None:
+        self.dying_reasons.pop(offset, None)
+        self.overdue.discard(offset)
+        if offset in self.delayed:
+            self.delayed.remove(offset)
+            self.rests.pop(offset)
+
+    def _finish_below(self, upto: int) -> int:
+        """Let go whatever is below an offset. Ten million messages at once are no loop."""
+        upto = min(upto, self.end_offset)
+        count = self.live.range_cardinality(0, upto)
+        if not count:
+            return 0
+        for offsets in (self.live, self.delayed, self.lapsed, self.overdue):
+            offsets.remove_range(0, upto)
+        for deadlines in (self.leases, self.rests, self.rest_runs, self.lives, self.life_runs):
+            deadlines.pop_below(upto)
+        self.attempts = {offset: history for offset, history in self.attempts.items() if offset >= upto}
+        self.dying_reasons = {offset: reason for offset, reason in self.dying_reasons.items() if offset >= upto}
+        self.shelf.done_below(upto)
+        return count
+
+    # Another configuration.
+
+    def _configure(self, config: QueueConfig) -> None:
+        is_other_shelf = (config.ordered, config.fair) != (self.config.ordered, self.config.fair)
+        self.config = config
+        if is_other_shelf:
+            # Keys are known of messages that came while they were obeyed; those of before have no order, and no turn.
+            old = self.shelf
+            self.shelf = make_shelf(config, self.live)
+            self.shelf.load(old.lanes(), self.ready_offsets(), old.others)
+
+    def ready_offsets(self) -> BitMap64:
+        """Live messages that are on the shelf."""
+        unready = BitMap64(self.leases.values)
+        unready.update(self.dying_reasons)
+        return self.live - unready - self.delayed - self.overdue
+
+
+def offsets_in(offsets: BitMap64, start: int, end: int) -> Iterator[int]:
+    """Those of a set from a start, and below an end."""
+    return takewhile(end.__gt__, offsets.iter_equal_or_larger(start))

@@ -1,0 +1,145 @@
+"""The messages that could be handed out, in the order in which they would be.
+
+A shelf knows every live message as ready or not ready (leased, delayed, dying, overdue), and holds those that may be
+picked now in one compressed set of offsets for each priority. Three kinds differ in what may be picked:
+
+    Shelf          every ready message, by priority and then by offset
+    OrderedShelf   of each key only the first live message, if it is ready           (lanes.py)
+    FairShelf      every ready message, the keys taking turns                        (turns.py)
+
+`pick` chooses and changes nothing. What is taken is then told by `take`, on replay too, where nothing was picked.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from headrace.model.queue import PRIORITY_DEFAULT
+
+
+class LaneImage(NamedTuple):
+    """The live messages of one key, in order."""
+
+    key: bytes
+    turn: int  # of a fair queue; 0 elsewhere
+    offsets: Sequence[int]
+
+
+class Shelf:
+    """Ready messages of a queue without keys."""
+
+    has_lanes = False
+
+    def __init__(self, live: BitMap64) -> None:
+        self._live = live  # the state's own: a message leaves it before `done` is called
+        # Highest first. Most queues have the default one alone.
+        self.visible: dict[int, BitMap64] = {PRIORITY_DEFAULT: BitMap64()}
+        # Live messages of another priority than the default, so that one that comes back finds its place.
+        self.others: dict[int, BitMap64] = {}
+        self.turn = 0  # how many turns were taken, where keys take turns
+
+    # Arrivals.
+
+    def add_range(self, base: int, end: int, *, is_ready: bool) -> None:
+        """Messages without key and of default priority."""
+        if is_ready:
+            self.visible[PRIORITY_DEFAULT].add_range(base, end)
+
+    def add(self, offset: int, key: bytes | None, priority: int, *, is_ready: bool) -> None:
+        self.note_priority(offset, priority)
+        if is_ready:
+            self.visible[priority].add(offset)
+
+    def note_priority(self, offset: int, priority: int) -> None:
+        if priority == PRIORITY_DEFAULT:
+            return
+        if priority not in self.others:
+            self.others[priority] = BitMap64()
+            self.visible[priority] = BitMap64()
+            self.visible = dict(sorted(self.visible.items(), reverse=True))
+        self.others[priority].add(offset)
+
+    # Changes of a live message.
+
+    def ready(self, offset: int) -> None:
+        self.visible[self.priority_of(offset)].add(offset)
+
+    def unready(self, offset: int) -> None:
+        self.visible[self.priority_of(offset)].discard(offset)
+
+    def take(self, offsets: Iterable[int]) -> None:
+        """Messages that were handed out, in this order: not ready from now on."""
+        if self.others:
+            for offset in offsets:
+                self.unready(offset)
+            return
+        visible = self.visible[PRIORITY_DEFAULT]
+        for offset in offsets:
+            visible.discard(offset)
+
+    # The end of messages, which have left the live ones.
+
+    def done(self, offset: int) -> None:
+        priority = self.priority_of(offset)
+        self.visible[priority].discard(offset)
+        if priority != PRIORITY_DEFAULT:
+            self.others[priority].discard(offset)
+
+    def done_below(self, offset: int) -> None:
+        for offsets in (*self.visible.values(), *self.others.values()):
+            offsets.remove_range(0, offset)
+
+    # Choosing.
+
+    def pick(self, count_max: int, upto: int) -> list[int]:
+        """Up to so many offsets below `upto`, in the order in which they are to be handed out."""
+        picked: list[int] = []
+        for visible in self.visible.values():
+            if not visible:
+                continue
+            found = list(islice(visible, count_max - len(picked)))
+            # In order of offset: if the last is below, all are.
+            picked += found if found[-1] < upto else [offset for offset in found if offset < upto]
+            if len(picked) == count_max:
+                break
+        return picked
+
+    def has_visible(self, upto: int) -> bool:
+        return any(visible and next(iter(visible)) < upto for visible in self.visible.values())
+
+    def is_visible(self, offset: int) -> bool:
+        return any(offset in visible for visible in self.visible.values())
+
+    # Looking.
+
+    def priority_of(self, offset: int) -> int:
+        for priority, offsets in self.others.items():
+            if offset in offsets:
+                return priority
+        return PRIORITY_DEFAULT
+
+    def lane(self, key: bytes) -> Sequence[int]:
+        """The live messages of a key, in order; none where the shelf has no lanes."""
+        return ()
+
+    def blocker(self, offset: int) -> int | None:
+        """The earlier message of its key behind which a ready one has to wait."""
+        return None
+
+    def lanes(self) -> Iterator[LaneImage]:
+        """In an order that follows from the state."""
+        return iter(())
+
+    # Making it anew, after a restart or when the queue's configuration asks for another kind.
+
+    def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
+        for priority, offsets in others.items():
+            for offset in offsets:
+                self.note_priority(offset, priority)
+        rest = ready.copy()
+        for priority, offsets in self.others.items():
+            self.visible[priority] |= ready & offsets
+            rest -= offsets
+        self.visible[PRIORITY_DEFAULT] |= rest

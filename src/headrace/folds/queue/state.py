@@ -1,0 +1,220 @@
+"""What changes a queue's state: arrivals, entries, and time.
+
+What time does needs no entry, since it follows from entries and time. It must not matter when it is done, or a replay,
+which has other moments to do it in, would end elsewhere. So all that `advance` does is decided by the moments that are
+stored, never by the moment of the call; and `apply` lets time pass up to the entry's moment first. An arrival has no
+such moment. What it meets must therefore not depend on time that passed since the last entry: ids are forgotten when
+an entry comes, and by its moment (`noted`), not when time passes.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple, assert_never
+
+from headrace.folds.queue import attempt as packed
+from headrace.folds.queue.arrival import ALL_PLAIN, Properties
+from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.op import (
+    Acked,
+    Configured,
+    DeadLettered,
+    Dropped,
+    Expired,
+    Extended,
+    Leased,
+    Moved,
+    Op,
+    Purged,
+    ReaderMoved,
+    ReaderRemoved,
+    Rejected,
+    Released,
+    Ticked,
+)
+from headrace.folds.queue.places import Places, offsets_in
+from headrace.folds.queue.runs import rounded_up_ms
+from headrace.model.ids import Offset
+
+# How long a moved message is known by its move id, on the lease clock of the queue that it was moved to: the mover
+# tries again when it is back, however long that takes, and time in which nobody leads does not count.
+MOVES_REMEMBERED_MS = 60 * 60 * 1000
+
+
+class Event(NamedTuple):
+    """When time will change something, on each clock; None: never."""
+
+    lease_ms: int | None
+    wall_ms: int | None
+
+
+class QueueState(Places):
+    """One partition of a queue, as of `end_offset` and `now`."""
+
+    # Arrivals.
+
+    def arrive(
+        self, base_offset: int, count: int, *, sent_ms: int, properties: Mapping[int, Properties] = ALL_PLAIN
+    ) -> list[int]:
+        """Take up messages at consecutive offsets, written or replayed. `properties` by index, of those that have any.
+
+        Returns the duplicates: a message whose deduplication id or move id is remembered is stored, since it stands in
+        its producer's batch, and is done from the start. `sent_ms` decides, by which the ids were remembered too.
+        """
+        assert base_offset >= self.end_offset, f"offset {base_offset} arrived after {self.end_offset}"
+        duplicates: list[int] = []
+        offset = base_offset
+        end = base_offset + count
+        for index in sorted(properties):
+            if offset < base_offset + index:
+                self._arrive_plain(offset, base_offset + index, sent_ms)
+            offset = base_offset + index
+            if not self._arrive_one(offset, properties[index], sent_ms):
+                duplicates.append(offset)
+            offset += 1
+        if offset < end:
+            self._arrive_plain(offset, end, sent_ms)
+        self.end_offset = Offset(end)
+        return duplicates
+
+    def _arrive_plain(self, base: int, end: int, sent_ms: int) -> None:
+        config = self.config
+        self.live.add_range(base, end)
+        self.counts.sent += end - base
+        if config.delay_ms:
+            self.delayed.add_range(base, end)
+            self.rest_runs.add(base, end, rounded_up_ms(sent_ms, config.delay_ms), previous_end=self.arrived_end)
+        self.shelf.add_range(base, end, is_ready=not config.delay_ms)
+        if config.ttl_ms is not None:
+            self.life_runs.add(base, end, rounded_up_ms(sent_ms, config.ttl_ms), previous_end=self.arrived_end)
+        self.arrived_end = end
+
+    def _arrive_one(self, offset: int, own: Properties, sent_ms: int) -> bool:
+        config = self.config
+        if self._is_repeated(offset, own, sent_ms):
+            self.arrived_end = offset + 1
+            return False
+        self.live.add(offset)
+        self.counts.sent += 1
+        is_delayed = config.delay_ms > 0 if own.due_ms is None else own.due_ms > sent_ms
+        if is_delayed:
+            self.delayed.add(offset)
+            if own.due_ms is not None:
+                self.rests.put(offset, own.due_ms)
+            else:
+                due_ms = rounded_up_ms(sent_ms, config.delay_ms)
+                self.rest_runs.add(offset, offset + 1, due_ms, previous_end=self.arrived_end)
+        self.shelf.add(offset, own.key, own.priority, is_ready=not is_delayed)
+        if own.expires_ms is not None:
+            self.lives.put(offset, own.expires_ms)
+        elif config.ttl_ms is not None:
+            expires_ms = rounded_up_ms(sent_ms, config.ttl_ms)
+            self.life_runs.add(offset, offset + 1, expires_ms, previous_end=self.arrived_end)
+        self.arrived_end = offset + 1
+        return True
+
+    def _is_repeated(self, offset: int, own: Properties, sent_ms: int) -> bool:
+        """Whether a message was here before; if not, what it is known by is remembered."""
+        move_id = own.move_id
+        if move_id is not None:
+            # Undated until an entry says what the lease clock shows, and not forgotten before.
+            if self.moves.find(move_id, self.noted.lease_ms) is not None:
+                return True
+            self.moves.add(move_id, offset)
+        id_ = own.deduplication_id
+        if id_ is not None and self.config.deduplication_window_ms:
+            # A moved message keeps its id and is no repetition of itself.
+            if move_id is None and self.deduplication.find(id_, sent_ms) is not None:
+                return True
+            self.deduplication.add(id_, offset, sent_ms + self.config.deduplication_window_ms)
+        return False
+
+    def reach(self, end_offset: int) -> None:
+        """Everything below this offset was applied: entries and batches of others among it."""
+        self.end_offset = Offset(max(self.end_offset, end_offset))
+
+    # Time.
+
+    def advance(self, now: Instant) -> None:
+        """Let time pass: leases end, delays and lives too. A clock that goes back is held where it was."""
+        now = self.now = Instant(max(now.lease_ms, self.now.lease_ms), max(now.wall_ms, self.now.wall_ms))
+        if self.leases.is_due(now.lease_ms):
+            for offset, lease in self.leases.pop_due(now.lease_ms):
+                self._lease_over(offset, lease, ended_ms=packed.end_wall_ms(lease), delay_ms=None)
+        if self.lives.is_due(now.wall_ms):
+            for offset, _ in self.lives.pop_due(now.wall_ms):
+                self._lapse(offset)
+        if self.life_runs.is_due(now.wall_ms):
+            for base, end in self.life_runs.pop_due(now.wall_ms):
+                for offset in list(offsets_in(self.live, base, end)):
+                    self._lapse(offset)
+        if self.rests.is_due(now.wall_ms):
+            for offset, _ in self.rests.pop_due(now.wall_ms):
+                self._rested(offset)
+        if self.rest_runs.is_due(now.wall_ms):
+            for base, end in self.rest_runs.pop_due(now.wall_ms):
+                for offset in list(offsets_in(self.delayed, base, end)):
+                    self._rested(offset)
+
+    def next_event(self) -> Event:
+        """When time will next change something."""
+        wall = [
+            moment_ms
+            for source in (self.rests, self.rest_runs, self.lives, self.life_runs)
+            if (moment_ms := source.next_ms()) is not None
+        ]
+        return Event(self.leases.next_ms(), min(wall, default=None))
+
+    # Entries.
+
+    def apply(self, op: Op) -> None:
+        """Take over an entry, decided here or replayed. What it says of messages that are gone is passed over."""
+        self.advance(op.at)
+        self._note(op.at)
+        match op:
+            case Leased():
+                self._hand_out(op.offsets, op.length_ms, op.at)
+            case Acked():
+                if self.config.fair:
+                    # What is acknowledged without having been leased was handed out at most once: that was its turn.
+                    self.shelf.take(offset for offset in op.offsets if self.shelf.is_visible(offset))
+                self.counts.acknowledged += self._finish(op.offsets)
+            case Extended():
+                self._hold_longer(op.offsets, op.length_ms, op.at)
+            case Released():
+                for offset in op.offsets:
+                    if (lease := self.leases.pop(offset)) is not None:
+                        self._lease_over(offset, lease, ended_ms=op.at.wall_ms, delay_ms=op.delay_ms)
+            case Rejected():
+                if (lease := self.leases.pop(op.offset)) is not None:
+                    self.attempts[op.offset] = packed.history_of(lease)
+                    self.dying_reasons[op.offset] = op.reason
+            case DeadLettered() | Moved():
+                self.counts.dead_lettered += self._finish(op.offsets)
+            case Expired():
+                self.counts.expired += self._finish(op.offsets) + self._finish_below(op.upto)
+            case Dropped():
+                self.counts.dropped += self._finish(op.offsets)
+            case Purged():
+                self.counts.purged += self._finish_below(op.upto)
+            case Configured():
+                self._configure(op.config)
+            case ReaderMoved():
+                self.readers[op.name] = op.offset
+            case ReaderRemoved():
+                self.readers.pop(op.name, None)
+            case Ticked():
+                pass
+            case _:
+                assert_never(op)
+
+    def raise_start(self, offset: int) -> int:
+        """The log begins here now: what was live below is gone, and counts as expired. Returns how many."""
+        count = self._finish_below(offset)
+        self.counts.expired += count
+        return count
+
+    def _note(self, at: Instant) -> None:
+        self.noted = at
+        self.deduplication.forget(at.wall_ms)
+        if self.moves.has_undated:
+            self.moves.date(at.lease_ms + MOVES_REMEMBERED_MS)
+        self.moves.forget(at.lease_ms)

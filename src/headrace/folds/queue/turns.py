@@ -1,0 +1,200 @@
+"""Fair queues: the keys of an unordered queue take turns, so that a noisy one does not starve the others.
+
+Each key with live messages has the number of its last turn; a key that is new, or is back after it had nothing, gets
+a number as if it had just had one. The next message is of the key whose turn is longest ago. Within a key, by
+priority and then by offset: if priority went first, a noisy key had only to raise it. Messages without a key share a
+turn.
+
+Turn numbers change with arrivals and hand-outs only, in the log's order, so a replay gives the same ones. Which key a
+message has is remembered for each: about 100 bytes a message. That is the price of asking for fairness.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import takewhile
+
+from pyroaring import BitMap64
+
+from headrace.folds.queue.shelf import LaneImage, Shelf
+from headrace.model.queue import PRIORITY_DEFAULT
+
+_NEVER = -1
+KEYLESS = b""  # in an image alone: a key of no bytes takes its turn with those that have none
+
+
+class Party:
+    """The messages of one key."""
+
+    __slots__ = ("key", "live_count", "queued_turn", "ready", "turn")
+
+    def __init__(self, key: bytes, turn: int) -> None:
+        self.key = key
+        self.turn = turn
+        self.queued_turn = _NEVER  # with which it stands in the heap
+        self.live_count = 0
+        self.ready: dict[int, BitMap64] = {}  # highest priority first
+
+    def below(self, upto: int) -> Iterator[int]:
+        """Its ready messages below an offset, in the order in which they are to be handed out."""
+        for offsets in self.ready.values():
+            yield from takewhile(upto.__gt__, offsets)
+
+    @property
+    def has_ready(self) -> bool:
+        return any(self.ready.values())
+
+    def add(self, offset: int, priority: int) -> None:
+        if priority not in self.ready:
+            self.ready[priority] = BitMap64()
+            self.ready = dict(sorted(self.ready.items(), reverse=True))
+        self.ready[priority].add(offset)
+
+    def discard(self, offset: int) -> None:
+        for offsets in self.ready.values():
+            offsets.discard(offset)
+
+
+class FairShelf(Shelf):
+    """Ready messages whose keys take turns."""
+
+    has_lanes = True
+
+    def __init__(self, live: BitMap64) -> None:
+        super().__init__(live)
+        self._keyless = Party(KEYLESS, 0)  # always there; its messages are those that `_party_of` does not know
+        self._parties: dict[bytes, Party] = {}
+        self._party_of: dict[int, Party] = {}
+        self._heap: list[tuple[int, Party]] = []  # by turn, which no two parties share; outdated ones among them
+
+    def add_range(self, base: int, end: int, *, is_ready: bool) -> None:
+        super().add_range(base, end, is_ready=is_ready)
+        if is_ready:
+            self._keyless.ready.setdefault(PRIORITY_DEFAULT, BitMap64()).add_range(base, end)
+            self._queue(self._keyless)
+
+    def add(self, offset: int, key: bytes | None, priority: int, *, is_ready: bool) -> None:
+        self.note_priority(offset, priority)
+        if key:
+            party = self._parties.get(key)
+            if party is None:
+                self.turn += 1
+                party = self._parties[key] = Party(key, self.turn)
+            party.live_count += 1
+            self._party_of[offset] = party
+        if is_ready:
+            self.ready(offset)
+
+    def ready(self, offset: int) -> None:
+        super().ready(offset)
+        party = self._party(offset)
+        party.add(offset, self.priority_of(offset))
+        self._queue(party)
+
+    def unready(self, offset: int) -> None:
+        super().unready(offset)
+        self._party(offset).discard(offset)
+
+    def take(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self.unready(offset)
+            party = self._party(offset)
+            self.turn += 1
+            party.turn = self.turn
+            self._queue(party)
+
+    def done(self, offset: int) -> None:
+        super().done(offset)
+        party = self._party_of.pop(offset, self._keyless)
+        party.discard(offset)
+        self._left(party)
+
+    def done_below(self, offset: int) -> None:
+        super().done_below(offset)
+        for party in (self._keyless, *self._parties.values()):
+            for offsets in party.ready.values():
+                offsets.remove_range(0, offset)
+        for gone in [known for known in self._party_of if known < offset]:
+            self._left(self._party_of.pop(gone))
+
+    def pick(self, count_max: int, upto: int) -> list[int]:
+        waiting: list[Iterator[int]] = []
+        seen: list[Party] = []
+        while self._heap and len(waiting) < count_max:
+            turn, party = heappop(self._heap)
+            if party.queued_turn != turn:
+                continue
+            party.queued_turn = _NEVER
+            seen.append(party)
+            if next(party.below(upto), None) is not None:
+                waiting.append(party.below(upto))
+        for party in seen:
+            self._queue(party)
+        return _round_robin(waiting, count_max)
+
+    def lane(self, key: bytes) -> Sequence[int]:
+        party = self._parties.get(key)
+        return sorted(offset for offset, owner in self._party_of.items() if owner is party) if party is not None else []
+
+    def lanes(self) -> Iterator[LaneImage]:
+        """The keyless first: its turn must be kept, its messages need not be told."""
+        members: dict[bytes, list[int]] = {key: [] for key in self._parties}
+        for offset, party in self._party_of.items():
+            members[party.key].append(offset)
+        yield LaneImage(KEYLESS, self._keyless.turn, ())
+        for party in sorted(self._parties.values(), key=lambda party: party.turn):
+            yield LaneImage(party.key, party.turn, sorted(members[party.key]))
+
+    def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
+        super().load((), ready, others)
+        keyless = ready.copy()
+        for key, turn, offsets in lanes:
+            if key == KEYLESS:
+                self._keyless.turn = turn
+                self.turn = max(self.turn, turn)
+                continue
+            # An ordered queue's lanes have had no turns: they get theirs in the order in which they come.
+            party = self._parties[key] = Party(key, turn or self.turn + 1)
+            self.turn = max(self.turn, party.turn)
+            party.live_count = len(offsets)
+            for offset in offsets:
+                self._party_of[offset] = party
+            keyless -= BitMap64(offsets)
+            self._load_ready(party, ready & BitMap64(offsets))
+        self._load_ready(self._keyless, keyless)
+
+    def _load_ready(self, party: Party, ready: BitMap64) -> None:
+        for priority in self.visible:
+            party.ready[priority] = ready & self.visible[priority]
+        self._queue(party)
+
+    def _party(self, offset: int) -> Party:
+        return self._party_of.get(offset, self._keyless)
+
+    def _queue(self, party: Party) -> None:
+        """Let it stand in the heap with its turn, if it has anything ready."""
+        if party.queued_turn != party.turn and party.has_ready:
+            party.queued_turn = party.turn
+            heappush(self._heap, (party.turn, party))
+
+    def _left(self, party: Party) -> None:
+        if party is self._keyless:
+            return
+        party.live_count -= 1
+        if not party.live_count:
+            party.queued_turn = _NEVER
+            del self._parties[party.key]
+
+
+def _round_robin(queues: list[Iterator[int]], count_max: int) -> list[int]:
+    picked: list[int] = []
+    while queues:
+        rest = []
+        for offsets in queues:
+            if len(picked) == count_max:
+                return picked
+            offset = next(offsets, None)
+            if offset is not None:
+                picked.append(offset)
+                rest.append(offsets)
+        queues = rest
+    return picked
