@@ -42,7 +42,8 @@ class Server:
             self.kill()
             raise
         self.start_s = time.monotonic() - begun
-        self.address: str = self.ready["kafka"]
+        self.address: str = self.ready.get("kafka", "")
+        self.http: str = self.ready.get("http", "")
         self._watched = psutil.Process(self.process.pid)
 
     def _first_line(self) -> bytes:
@@ -121,6 +122,16 @@ def running_sink(directory: Path, size_bytes: int) -> Iterator[Server]:
         yield sink
     finally:
         sink.kill()
+
+
+@contextmanager
+def running_module(name: str, directory: Path) -> Iterator[Server]:
+    """One of the servers of this package, such as `bare_http`."""
+    server = Server((sys.executable, "-m", f"benchmarks.{name}"), directory / f"{name}.log")
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 def remove(data: Path) -> None:
