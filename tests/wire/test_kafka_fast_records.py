@@ -19,7 +19,7 @@ from headrace.wire.crc import crc32c
 from headrace.wire.kafka import fast_records
 from headrace.wire.kafka.compression import Codec
 from headrace.wire.kafka.fast_records import NewRecord, build_batch, read_batch
-from headrace.wire.kafka.records import Record, check_batch, decode_batch, encode_batch
+from headrace.wire.kafka.records import Record, check_batch, decode_batch, encode_batch, encode_control_batch
 
 NOW_MS = 1_750_000_000_000
 
@@ -97,6 +97,11 @@ def test_a_built_batch_takes_offset_and_epoch_without_a_new_sum() -> None:
     assign(batch, 0, Offset(70), Epoch(3))
     assert check_batch(batch).leader_epoch == 3
     assert [record[0] for record in read_batch(batch)] == [70, 71]
+
+
+def test_control_batches_are_the_same_too() -> None:
+    expected = encode_control_batch(101, b"value", timestamp_ms=NOW_MS)
+    assert build_batch([(b"\x00\x00\x00\x65", b"value", ())], NOW_MS, is_control=True) == expected
 
 
 def test_a_batch_without_records_is_not_built() -> None:

@@ -21,6 +21,7 @@ from struct import Struct
 
 from headrace.model.batch import (
     ATTRIBUTE_CODEC,
+    ATTRIBUTE_CONTROL,
     CRC_POSITION,
     CRC_START,
     HEADER_SIZE,
@@ -34,7 +35,7 @@ from headrace.model.errors import CorruptBatchError
 from headrace.model.ids import NO_PRODUCER_ID
 from headrace.wire.crc import crc32c
 from headrace.wire.kafka.compression import decompress
-from headrace.wire.kafka.records import Headers, decode_batch, encode_headers, varints
+from headrace.wire.kafka.records import Headers, decode_batch, varints
 
 try:
     from aiokafka.record._crecords.default_records import DefaultRecordBatch
@@ -56,6 +57,8 @@ _CODEC_POSITION = 22  # position of the byte that names the codec
 _ONE_BYTE_INDEX = 64  # below it an index takes one byte as a varint
 _TWO_BYTE_INDEX = 8192
 _LENGTH_REMEMBERED_MAX = 4096
+_NAMES_MAX = 256
+_NAME_BYTES_MAX = 256
 _COPY_BYTES_MIN = 64 << 10  # below it memory is at hand
 _COPY_BYTES_MAX = 2 << 20
 
@@ -65,7 +68,7 @@ _kept: list[bytearray] = []
 _offset_of = itemgetter(0)
 
 
-def build_batch(records: Iterable[NewRecord], timestamp_ms: int) -> bytearray:
+def build_batch(records: Iterable[NewRecord], timestamp_ms: int, *, is_control: bool = False) -> bytearray:
     """A batch from offset 0 on with its CRC, and no leader epoch yet. Writable, for `assign`."""
     pieces = [_ROOM]
     add, frames, indexes = pieces.extend, _frames, varints
@@ -82,7 +85,8 @@ def build_batch(records: Iterable[NewRecord], timestamp_ms: int) -> bytearray:
     batch = bytearray().join(pieces)
     length = len(batch) - LENGTH_PREFIX_SIZE
     times = (timestamp_ms, timestamp_ms)
-    _HEADER.pack_into(batch, 0, 0, length, -1, MAGIC, 0, 0, index - 1, *times, NO_PRODUCER_ID, -1, -1, index)
+    attributes = ATTRIBUTE_CONTROL if is_control else 0
+    _HEADER.pack_into(batch, 0, 0, length, -1, MAGIC, 0, attributes, index - 1, *times, NO_PRODUCER_ID, -1, -1, index)
     _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
     return batch
 
@@ -102,18 +106,27 @@ class _Frames(dict[int, tuple[bytes, bytes, bytes]]):
 _frames = _Frames()
 
 
-def _any_record(index: int, key: bytes | None, value: bytes | None, headers: Headers) -> Iterable[bytes]:
-    head = b"".join(
-        (
-            b"\x00\x00",
-            varints[index],
-            b"\x01" if key is None else varints[len(key)],
-            key or b"",
-            b"\x01" if value is None else varints[len(value)],
-        )
-    )
-    tail = encode_headers(headers) if headers else b"\x00"
+class _Names(dict[str, bytes]):
+    """Names of headers with their lengths. A program has few of them; a stranger's many are not remembered."""
+
+    def __missing__(self, name: str) -> bytes:
+        data = name.encode()
+        found = varints[len(data)] + data
+        if len(self) < _NAMES_MAX and len(data) <= _NAME_BYTES_MAX:
+            self[name] = found
+        return found
+
+
+_names = _Names()
+
+
+def _any_record(index: int, key: bytes | None, value: bytes | None, headers: Headers) -> tuple[bytes, ...]:
+    head = b"\x00\x00" + varints[index] + (b"\x01" if key is None else varints[len(key)] + key)
+    head += b"\x01" if value is None else varints[len(value)]
     body = value or b""
+    tail = varints[len(headers)]
+    for name, data in headers:
+        tail += _names[name] + (b"\x01" if data is None else varints[len(data)] + data)
     return varints[len(head) + len(body) + len(tail)], head, body, tail
 
 
