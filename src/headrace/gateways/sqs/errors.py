@@ -1,0 +1,94 @@
+"""The one table from headrace's errors to SQS's."""
+
+from collections.abc import Mapping
+
+from headrace.gateways.http.message import RefusedError
+from headrace.model import errors
+from headrace.security.sigv4 import Failure, SignatureRefusedError
+from headrace.wire.sqs import error as sqs
+from headrace.wire.sqs.error import ErrorKind, SqsError
+
+KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
+    errors.HeadraceError: sqs.INTERNAL,
+    errors.InvalidRequestError: sqs.INVALID_VALUE,
+    errors.InvalidNameError: sqs.INVALID_VALUE,
+    errors.InvalidConfigError: sqs.INVALID_ATTRIBUTE_VALUE,
+    errors.InvalidPartitionsError: sqs.INVALID_VALUE,
+    errors.InvalidReplicationError: sqs.INVALID_VALUE,
+    errors.InvalidTimestampError: sqs.INVALID_VALUE,
+    errors.CorruptBatchError: sqs.INVALID_VALUE,
+    errors.InvalidRecordError: sqs.INVALID_VALUE,
+    errors.UnsupportedCodecError: sqs.INVALID_VALUE,
+    errors.BatchTooLargeError: sqs.INVALID_VALUE,
+    errors.UnknownTopicError: sqs.QUEUE_DOES_NOT_EXIST,
+    errors.UnknownTopicIdError: sqs.QUEUE_DOES_NOT_EXIST,
+    errors.TopicExistsError: sqs.QUEUE_NAME_EXISTS,
+    errors.OffsetOutOfRangeError: sqs.INTERNAL,
+    errors.FencedEpochError: sqs.UNAVAILABLE,
+    errors.UnknownEpochError: sqs.UNAVAILABLE,
+    errors.OutOfOrderSequenceError: sqs.INTERNAL,
+    errors.DuplicateSequenceError: sqs.INTERNAL,
+    errors.ProducerFencedError: sqs.INTERNAL,
+    errors.UnknownProducerError: sqs.INTERNAL,
+    # SDKs retry these by themselves, with back-off.
+    errors.NotLeaderError: sqs.UNAVAILABLE,
+    errors.PartitionOfflineError: sqs.UNAVAILABLE,
+    errors.DiskFullError: sqs.UNAVAILABLE,
+    errors.TimedOutError: sqs.UNAVAILABLE,
+    errors.ShuttingDownError: sqs.UNAVAILABLE,
+    errors.StoreConflictError: sqs.UNAVAILABLE,
+    errors.StoreUnavailableError: sqs.UNAVAILABLE,
+    errors.OverloadedError: sqs.THROTTLED,
+    errors.UnsupportedError: sqs.UNSUPPORTED,
+    errors.ConfigurationError: sqs.INTERNAL,
+    errors.CorruptLogError: sqs.INTERNAL,
+    errors.ForeignDataError: sqs.INTERNAL,
+    errors.UnknownQueueError: sqs.QUEUE_DOES_NOT_EXIST,
+    errors.QueueExistsError: sqs.QUEUE_NAME_EXISTS,
+    errors.InvalidReceiptError: sqs.INVALID_RECEIPT,
+    # What a stale receipt means depends on the operation and on the kind of queue; this is for those that say nothing.
+    errors.StaleReceiptError: sqs.NOT_IN_FLIGHT,
+    errors.QueueFullError: sqs.THROTTLED,
+    errors.TooManyLeasedError: sqs.OVER_LIMIT,
+    errors.UnknownMessageError: sqs.NOT_IN_FLIGHT,
+    errors.RedriveRunningError: sqs.UNSUPPORTED,
+    errors.UnknownRedriveError: sqs.RESOURCE_NOT_FOUND,
+}
+
+_FAILURES = {
+    Failure.MISSING: sqs.MISSING_TOKEN,
+    Failure.INCOMPLETE: sqs.INCOMPLETE_SIGNATURE,
+    Failure.UNKNOWN_KEY: sqs.UNKNOWN_KEY,
+    Failure.WRONG: sqs.WRONG_SIGNATURE,
+    Failure.EXPIRED: sqs.EXPIRED,
+}
+_NO_QUEUE = "The specified queue does not exist."
+_UNEXPECTED = "We encountered an internal error. Please try again; the node's log has what happened."
+
+
+def kind_of(error: type[errors.HeadraceError]) -> ErrorKind:
+    return next(KINDS[base] for base in error.__mro__ if base in KINDS)
+
+
+def to_sqs(error: BaseException) -> SqsError:
+    """Any failure in SQS's words. What nothing here expected keeps its own words to itself."""
+    if isinstance(error, SqsError):
+        return error
+    if isinstance(error, errors.HeadraceError):
+        kind = kind_of(type(error))
+        # SDKs and their users look for this very sentence.
+        return SqsError(kind, _NO_QUEUE if kind is sqs.QUEUE_DOES_NOT_EXIST else str(error))
+    if isinstance(error, SignatureRefusedError):
+        return SqsError(_FAILURES[error.failure], str(error))
+    if isinstance(error, RefusedError):
+        return SqsError(_refused(error.status), error.detail)
+    return SqsError(sqs.INTERNAL, _UNEXPECTED)
+
+
+def _refused(status: int) -> ErrorKind:
+    """What the HTTP server refuses on our behalf keeps its status."""
+    if status in (429, 503):
+        return sqs.UNAVAILABLE
+    if status >= 500:
+        return sqs.INTERNAL._replace(status=status)
+    return sqs.MALFORMED._replace(status=status)

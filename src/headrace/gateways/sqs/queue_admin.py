@@ -1,0 +1,252 @@
+"""The operations on whole queues: make, find, list, look at, change, purge, delete.
+
+Purges and deletions of the last minute are remembered by this gateway alone: SQS spaces them out, and a node that has
+just started has no reason to.
+"""
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from headrace.broker.queue.port import Queues
+from headrace.gateways.sqs.config import SqsConfig
+from headrace.gateways.sqs.place import Places, name_of_url
+from headrace.gateways.sqs.queue_attribute import (
+    COMPUTED,
+    SETTABLE,
+    attributes_of,
+    check_attributes,
+    config_with,
+    find_difference,
+    new_config,
+    notes_with,
+    parse_redrive_allow_policy,
+    parse_redrive_policy,
+)
+from headrace.gateways.sqs.tag import check_tags
+from headrace.gateways.sqs.view import ATTRIBUTES, NOTES, TAGS, Views, stored_attributes, stored_tags
+from headrace.host.clock import Clock
+from headrace.model.errors import QueueExistsError, UnknownQueueError
+from headrace.model.queue import Queue
+from headrace.wire.sqs.answer import NOTHING, Answer, QueueAttributes, QueueUrl, QueueUrls, SourceQueueUrls
+from headrace.wire.sqs.check import FIFO_SUFFIX, RESULTS_MAX, check_queue_name, check_range
+from headrace.wire.sqs.error import (
+    ACCESS_DENIED,
+    INVALID_ATTRIBUTE_NAME,
+    INVALID_VALUE,
+    PURGE_IN_PROGRESS,
+    QUEUE_DELETED_RECENTLY,
+    QUEUE_NAME_EXISTS,
+    SqsError,
+    invalid_value,
+    missing,
+)
+from headrace.wire.sqs.request import (
+    CreateQueue,
+    DeleteQueue,
+    GetQueueAttributes,
+    GetQueueUrl,
+    ListDeadLetterSourceQueues,
+    ListQueues,
+    PurgeQueue,
+    SetQueueAttributes,
+)
+
+_ANY_PARTITIONS = -1
+
+
+class Administration:
+    def __init__(
+        self,
+        queues: Queues,
+        views: Views,
+        places: Places,
+        *,
+        clock: Clock,
+        config: SqsConfig,
+        may_delete: bool,
+        changing: asyncio.Lock,
+    ) -> None:
+        self._queues = queues
+        self._views = views
+        self._places = places
+        self._may_delete = may_delete
+        # Held from reading a queue's notes to writing them.
+        self._changing = changing
+        self._purged = Lately(clock, config.purge_interval_ms)
+        self._deleted = Lately(clock, config.deleted_name_ms)
+
+    async def create_queue(self, request: CreateQueue, host: str) -> Answer:
+        name = check_queue_name(request.queue_name)
+        is_fifo = request.attributes.get("FifoQueue", "false").lower() == "true"
+        if is_fifo != name.endswith(FIFO_SUFFIX):
+            raise SqsError(
+                INVALID_VALUE,
+                "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end "
+                "with .fifo suffix and be 1 to 80 in length; no other name has a dot.",
+            )
+        attributes = check_attributes(request.attributes, is_fifo=is_fifo)
+        check_tags(request.tags)
+        url = QueueUrl(queue_url=self._places.url(host, name))
+        if self._find(name) is None:
+            if self._deleted.has(name):
+                raise SqsError(
+                    QUEUE_DELETED_RECENTLY,
+                    "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+                )
+            self._check_dead_letter_queue(name, attributes, is_fifo=is_fifo)
+            notes = {ATTRIBUTES: notes_with({}, attributes), TAGS: dict(request.tags)}
+            config = config_with(new_config(is_fifo=is_fifo), attributes)
+            is_spread = not is_fifo or notes[ATTRIBUTES].get("FifoThroughputLimit") == "perMessageGroupId"
+            try:
+                # A FIFO queue has one order, and one partition for it, unless it asks for an order by group alone.
+                count = _ANY_PARTITIONS if is_spread else 1
+                await self._queues.create(name, config, partition_count=count, notes={NOTES: notes})
+                return url
+            except QueueExistsError:
+                # Somebody else was quicker, or a topic stands there that is none.
+                if self._find(name) is None:
+                    raise
+        self._check_same(self._queues.find(name), attributes, is_fifo=is_fifo)
+        return url
+
+    def _find(self, name: str) -> Queue | None:
+        try:
+            return self._queues.find(name)
+        except UnknownQueueError:
+            return None
+
+    def _check_same(self, queue: Queue, attributes: Mapping[str, str], *, is_fifo: bool) -> None:
+        different = "FifoQueue" if is_fifo != queue.config.ordered else None
+        different = different or find_difference(queue, attributes, self._places)
+        if different is not None:
+            raise SqsError(
+                QUEUE_NAME_EXISTS,
+                f"A queue already exists with the same name and a different value for attribute {different}",
+            )
+
+    def _check_dead_letter_queue(self, name: str, attributes: Mapping[str, str], *, is_fifo: bool) -> None:
+        policy = parse_redrive_policy(attributes.get("RedrivePolicy", ""))
+        if policy is None:
+            return
+
+        def refuse(reason: str) -> SqsError:
+            return invalid_value(attributes["RedrivePolicy"], "RedrivePolicy", reason)
+
+        target = self._find(policy.target)
+        if target is None:
+            raise refuse("Dead letter target does not exist.")
+        if target.config.ordered != is_fifo:
+            raise refuse("Dead-letter queue must be same type of queue as the source.")
+        if policy.target == name:
+            raise refuse("A queue cannot be its own dead-letter queue.")
+        allowed = parse_redrive_allow_policy(stored_attributes(target).get("RedriveAllowPolicy", "")).sources
+        if allowed is not None and name not in allowed:
+            raise refuse("The dead-letter queue's RedriveAllowPolicy does not allow this queue.")
+
+    async def delete_queue(self, request: DeleteQueue, host: str) -> Answer:
+        name = self._views.of(name_of_url(request.queue_url)).name
+        if not self._may_delete:
+            raise SqsError(
+                ACCESS_DENIED, "Deleting a queue is an administrator's call: use the administrator's listener."
+            )
+        await self._queues.delete(name)
+        self._deleted.note(name)
+        return NOTHING
+
+    async def purge_queue(self, request: PurgeQueue, host: str) -> Answer:
+        name = self._views.of(name_of_url(request.queue_url)).name
+        if self._purged.has(name):
+            raise SqsError(PURGE_IN_PROGRESS, f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.")
+        self._purged.note(name)
+        await self._queues.purge(name)
+        return NOTHING
+
+    def get_queue_url(self, request: GetQueueUrl, host: str) -> Answer:
+        return QueueUrl(queue_url=self._places.url(host, self._queues.find(request.queue_name).name))
+
+    def list_queues(self, request: ListQueues, host: str) -> Answer:
+        names = self._queues.names(request.queue_name_prefix)
+        page, token = _page(names, request.next_token, request.max_results)
+        urls = [self._places.url(host, name) for name in page]
+        return QueueUrls(queue_urls=urls or None, next_token=token)
+
+    def list_dead_letter_source_queues(self, request: ListDeadLetterSourceQueues, host: str) -> Answer:
+        name = self._views.of(name_of_url(request.queue_url)).name
+        page, token = _page(self._queues.dead_letter_sources(name), request.next_token, request.max_results)
+        return SourceQueueUrls(queue_urls=[self._places.url(host, name) for name in page], next_token=token)
+
+    def get_queue_attributes(self, request: GetQueueAttributes, host: str) -> Answer:
+        queue = self._queues.find(name_of_url(request.queue_url))
+        wanted = set(request.attribute_names)
+        for name in wanted - {"All"}:
+            if name not in SETTABLE and name not in COMPUTED:
+                raise SqsError(INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:100]}.")
+        if not wanted:
+            return QueueAttributes()
+        if "All" in wanted:
+            wanted = {*SETTABLE, *COMPUTED}
+        found = attributes_of(queue, self._places)
+        found["QueueArn"] = self._places.arn(queue.name)
+        found["CreatedTimestamp"] = str(queue.created_ms // 1000)
+        found["LastModifiedTimestamp"] = str(queue.modified_ms // 1000)
+        if any(name.startswith("Approximate") for name in wanted):
+            counts = self._queues.describe(queue.name).counts
+            found["ApproximateNumberOfMessages"] = str(counts.visible)
+            found["ApproximateNumberOfMessagesDelayed"] = str(counts.delayed)
+            found["ApproximateNumberOfMessagesNotVisible"] = str(counts.leased)
+        return QueueAttributes(attributes={name: value for name, value in found.items() if name in wanted})
+
+    async def set_queue_attributes(self, request: SetQueueAttributes, host: str) -> Answer:
+        async with self._changing:
+            queue = self._queues.find(name_of_url(request.queue_url))
+            is_fifo = queue.config.ordered
+            attributes = check_attributes(request.attributes, is_fifo=is_fifo)
+            if not attributes:
+                raise missing("Attributes")
+            if "FifoQueue" in attributes and (attributes["FifoQueue"] == "true") != is_fifo:
+                raise SqsError(INVALID_ATTRIBUTE_NAME, "The attribute FifoQueue cannot be changed.")
+            self._check_dead_letter_queue(queue.name, attributes, is_fifo=is_fifo)
+            notes = {
+                ATTRIBUTES: notes_with(stored_attributes(queue), attributes),
+                TAGS: stored_tags(queue),
+            }
+            await self._queues.update(queue.name, config_with(queue.config, attributes), notes={NOTES: notes})
+        return NOTHING
+
+
+class Lately:
+    """Names that something was done to within a span of time."""
+
+    def __init__(self, clock: Clock, span_ms: int) -> None:
+        self._clock = clock
+        self._span_ms = span_ms
+        self._until_ms: dict[str, int] = {}  # in the order of time
+
+    def note(self, name: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._until_ms.pop(name, None)
+        self._until_ms[name] = now_ms + self._span_ms
+        while (oldest := next(iter(self._until_ms))) != name and self._until_ms[oldest] <= now_ms:
+            del self._until_ms[oldest]
+
+    def has(self, name: str) -> bool:
+        return self._until_ms.get(name, 0) > self._clock.monotonic_ms()
+
+
+def _page(names: Sequence[str], token: str | None, count_max: int | None) -> tuple[Sequence[str], str | None]:
+    """A page of sorted names, and what to ask for the next one. Without a limit SQS gives a thousand and no token."""
+    if count_max is not None:
+        check_range(count_max, "MaxResults", 1, RESULTS_MAX)
+    start = bisect_right(names, _name_of_token(token)) if token else 0
+    page = names[start : start + (count_max or RESULTS_MAX)]
+    is_last = count_max is None or start + count_max >= len(names)
+    return page, None if is_last or not page else urlsafe_b64encode(page[-1].encode()).decode()
+
+
+def _name_of_token(token: str) -> str:
+    try:
+        return urlsafe_b64decode(token.encode()).decode()
+    except ValueError:
+        raise invalid_value(token[:200], "NextToken", "It was not given by this service.") from None
