@@ -24,6 +24,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     # Largest timestamp in the recovery segment up to the recovery point, which its sparse index knows only roughly.
     max_timestamp_ms: int = -1
     index_count: int = 0  # entries in that segment's index
+    # Every fold has a durable snapshot that covers all entries below it; -1 where no fold has one.
+    snapshot_offset: int = -1
 
 
 def encode(checkpoint: Checkpoint) -> bytes:

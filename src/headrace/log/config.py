@@ -23,5 +23,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     disk_check_interval_ms: int = 1_000
     # Segment files kept open. The rest of the process's descriptors is for connections.
     open_files_max: int = 4096
+    # A segment is cleaned when less than half of it is live, and at least this much would be gained.
+    clean_gain_bytes_min: int = 64 * 1024
+    # Neighbours that are smaller than this together are merged, so that what is left of many files is few.
+    clean_merge_bytes: int = MIB
+    # The segment that is written to is closed for cleaning once it is this large and more than half of it is dead.
+    clean_active_bytes: int = 4 * MIB
     # A producer that has been silent for this long is forgotten.
     producer_expiry_ms: int = 24 * 60 * 60 * 1000

@@ -6,7 +6,7 @@ The blocking half of starting and stopping is in `startup.py`; what a commit is,
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +15,8 @@ from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.rand import Rand
 from headrace.host.threads import Threads
+from headrace.log.clean import needs_roll_to_clean
+from headrace.log.cleaner import Cleaner
 from headrace.log.commit import Committer
 from headrace.log.config import LogConfig
 from headrace.log.files import Files
@@ -29,9 +31,8 @@ from headrace.log.maintenance import (
 )
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Blocking, ReadAt, Reads
-from headrace.log.recovery import scan_to
-from headrace.log.segment import Segment
 from headrace.log.startup import Startup
+from headrace.log.walk import Cut, scan_to
 from headrace.model.batch import Buffer
 from headrace.model.errors import DiskFullError, HeadraceError, PartitionOfflineError
 from headrace.model.ids import Offset, PartitionId
@@ -104,8 +105,19 @@ class LogStore:
             config=self._config,
             spawn=self._spawn,
         )
+        self._cleaner = Cleaner(
+            disk=self._disk,
+            clock=self._clock,
+            config=self._config,
+            threads=self._read_threads,
+            sync_threads=self._sync_threads,
+            lock=self.committer.lock,
+            checkpoint=self.checkpoint,
+            discard=self._discard,
+        )
         self._check_space()
         self._spawn(self._maintain_always())
+        self._spawn(self._clean_always())
         self._spawn(self._watch_space())
 
     async def wait_failed(self) -> None:
@@ -117,6 +129,7 @@ class LogStore:
         """Make everything durable and leave the mark of a clean stop."""
         self._is_stopping = True
         self.committer.pace.end()
+        self._cleaner.end()
         for pause in self._pauses:
             pause.set()
         while self._tasks:
@@ -190,13 +203,13 @@ class LogStore:
         partition_log.check_usable()
         async with self.committer.lock(partition_log):
 
-            def find() -> tuple[Segment, int, Offset]:
+            def find() -> Cut:
                 found = scan_to(partition_log, offset)
-                partition_log.load_index(found[0])
+                partition_log.load_index(found.segment)
                 return found
 
-            segment, position, base = await self._read_threads.run(find)
-            plan = plan_truncation(partition_log, segment, position, base, journal_sequence=self._journal.sequence)
+            cut = await self._read_threads.run(find)
+            plan = plan_truncation(partition_log, cut, journal_sequence=self._journal.sequence)
             try:
                 await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
             except OSError as error:
@@ -248,12 +261,15 @@ class LogStore:
         """Run a read to its end, in a thread where it has to wait."""
         result = self.try_read(reads)
         if isinstance(result, Cold):
-            value: T = await self.finish(result)
+            try:
+                value: T = await self.finish(result)
+            except FileNotFoundError as error:
+                raise _unreadable(error) from error
             return value
         return result
 
     async def finish(self, cold: Cold) -> Any:
-        """Run a cold read to its end. FileNotFoundError: retention took the file meanwhile."""
+        """Run a cold read to its end. FileNotFoundError: retention or cleaning took the file."""
         reads, need = cold
         while True:
             try:
@@ -313,7 +329,7 @@ class LogStore:
         if partition_log.broken is not None:
             return
         now_ms = self._clock.wall_ms()
-        if needs_roll(partition_log, now_ms=now_ms):
+        if needs_roll(partition_log, now_ms=now_ms) or needs_roll_to_clean(partition_log, self._config):
             partition_log.roll(now_ms=now_ms)
         if needs_checkpoint(partition_log, self._config, now_ms=now_ms):
             await self.checkpoint(partition_log)
@@ -325,9 +341,21 @@ class LogStore:
                 if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
                     break
                 await self._read_threads.run(partial(partition_log.load_index, oldest))
+        if stems:
+            await self._discard(partition_log, stems)
+
+    async def clean(self, partition_log: PartitionLog) -> bool:
+        """Clean one group of a log's segments, if any is worth it, and say whether that was done."""
+        return await self._cleaner.clean(partition_log)
+
+    async def _discard(self, partition_log: PartitionLog, stems: Sequence[str]) -> None:
         async with self._trash_lock:
-            if stems and not partition_log.is_deleted:
+            if not partition_log.is_deleted:
                 await self._sync_threads.run(lambda: self._startup.discard_segments(stems))
+
+    async def _clean_always(self) -> None:
+        while await self._pause(self._config.maintenance_interval_ms):
+            await self._cleaner.clean_all(self.logs)
 
     async def _maintain_always(self) -> None:
         while await self._pause(self._config.maintenance_interval_ms):

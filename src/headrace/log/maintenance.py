@@ -1,4 +1,4 @@
-"""What is done to a log behind its users' backs: checkpoints, retention, truncation.
+"""What is done to a log behind its users' backs: checkpoints, retention, truncation. (And cleaning: `clean.py`.)
 
 Each has a part that decides and changes memory, on the event loop, and a part that blocks and touches only files that
 nobody else writes, in a thread. The order in which things become durable:
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headrace.host.disk import Disk, parent_directory, write_atomically, write_fully
 from headrace.log import checkpoint as checkpoint_file
+from headrace.log import cleaned as cleaned_file
 from headrace.log import snapshots
 from headrace.log.checkpoint import Checkpoint
 from headrace.log.config import LogConfig
@@ -22,6 +23,7 @@ from headrace.log.retention import SegmentFacts, count_expired
 from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
 from headrace.log.snapshots import Snapshot
 from headrace.log.trash import Trash
+from headrace.log.walk import Cut
 from headrace.model.ids import Offset
 from headrace.model.topic import UNLIMITED, Durability
 
@@ -76,6 +78,7 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id
             shutdown_id=shutdown_id,
             max_timestamp_ms=active.index.max_timestamp_ms,
             index_count=len(active.index),
+            snapshot_offset=min((fold.offset for fold in folds), default=log.snapshot_offset),
         ),
     )
 
@@ -85,6 +88,7 @@ def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
     log.saved_start_offset = Offset(plan.checkpoint.log_start)
     log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
     log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
+    log.snapshot_offset = Offset(plan.checkpoint.snapshot_offset)
 
 
 def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
@@ -115,21 +119,43 @@ def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> list[Segment]:
     """Forget the segments that retention lets go; the caller moves their files away."""
     # The segment that the checkpoint names stays, or an unclean start would miss it.
     floor = min(floor, log.recovery_base)
+    if log.snapshot_offset >= 0:
+        floor = min(floor, log.snapshot_offset)
     facts = [SegmentFacts(s.next_offset, s.size, s.max_timestamp_ms) for s in log.segments[:-1]]
     count = count_expired(
-        facts, log.config, active_bytes=log.active.size, log_start=log.start_offset, floor=floor, now_ms=now_ms
+        facts,
+        log.config,
+        active_bytes=log.active.size,
+        log_start=log.start_offset,
+        floor=floor,
+        now_ms=now_ms,
+        live_from=_live_from(log),
     )
     return log.drop_segments(count)
+
+
+def _live_from(log: PartitionLog) -> Offset:
+    """The end of the oldest segments in which nothing is live."""
+    offset = log.segments[0].base_offset
+    if log.retainer is not None:
+        limit = log.retainer.limit()
+        for segment in log.segments[:-1]:
+            if segment.next_offset > limit or log.retainer.live_count(segment.base_offset, segment.next_offset):
+                break
+            offset = segment.next_offset
+    return offset
 
 
 class TruncationPlan(NamedTuple):
     """The files' side of a cut that memory has made already.
 
     The checkpoint comes first. It lowers the recovery point, so that a crash in the middle finds a tail to be checked
-    and not damage, and it voids the journal's records of this partition, so that none of what is cut comes back.
+    and not damage, and it voids the journal's records of this partition, so that none of what is cut comes back. A
+    cleaned segment that is cut says so next: until then it is whole, and so is the log.
     """
 
     checkpoint: CheckpointPlan
+    cleaned: bytes | None
     path: str
     size: int
     later_stems: list[str]
@@ -138,6 +164,8 @@ class TruncationPlan(NamedTuple):
         """Blocks."""
         _remove_index(disk, self.path.removesuffix(LOG_SUFFIX))
         self.checkpoint.run(disk)
+        if self.cleaned is not None:
+            write_atomically(disk, self.checkpoint.directory, cleaned_file.NAME, self.cleaned)
         for stem in reversed(self.later_stems):
             trash.take_segment(stem)
         cut_file(disk, self.path, self.size)
@@ -145,19 +173,22 @@ class TruncationPlan(NamedTuple):
         snapshots.remove_above(disk, folds, self.checkpoint.checkpoint.recovery_point)
 
 
-def plan_truncation(
-    log: PartitionLog, segment: Segment, position: int, offset: Offset, *, journal_sequence: int
-) -> TruncationPlan:
+def plan_truncation(log: PartitionLog, cut: Cut, *, journal_sequence: int) -> TruncationPlan:
     """Cut a flushed log back to a batch boundary, in memory; the plan does the same to its files."""
-    later = log.cut(segment, position, offset)
+    segment = cut.segment
+    had_cleaned = any(one.cleaned is not None for one in log.segments[log.segments.index(segment) :])
+    later = log.cut(segment, cut.position, cut.offset)
+    if cut.cleaned is not segment.cleaned:
+        segment.set_cleaned(cut.cleaned)
     log.journal_sequence = journal_sequence
     log.recovery_base = min(log.recovery_base, segment.base_offset)
     assert segment.index is not None
     segment.index.forget_saved()
     return TruncationPlan(
         checkpoint=plan_checkpoint(log, ()),
+        cleaned=cleaned_file.encode(log.cleaned_entries) if had_cleaned else None,
         path=segment.path,
-        size=position,
+        size=cut.position,
         later_stems=[gone.stem for gone in later],
     )
 

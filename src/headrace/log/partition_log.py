@@ -4,11 +4,13 @@ Theory of operation. Four offsets, in this order:
 
     start_offset <= recovery_point <= durable_offset <= end_offset
 
-Everything below `end_offset` is in the page cache, but for the active segment's `tail`: batches that the journal makes
-durable are kept in memory until somebody reads them, many have gathered, or they are synced. Below `durable_offset`
-everything is on stable storage (in the segment, or in the node's journal), and below `recovery_point` on stable storage
-in the segment itself, with a checkpoint that says so. Only whole batches are ever appended, so all four are batch
-boundaries, except that `start_offset` may stand inside a batch after records were deleted.
+Everything below `end_offset` that was not cleaned away is in the page cache, but for the active segment's `tail`:
+batches that the journal makes durable are kept in memory until somebody reads them, many have gathered, or they are
+synced. Below `durable_offset` everything is on stable storage (in the segment, or in the node's journal), and below
+`recovery_point` on stable storage in the segment itself, with a checkpoint that says so. Only whole batches are ever
+appended, so all four are batch boundaries, except that `start_offset` may stand inside a batch after records were
+deleted. Closed segments below the recovery point may have gaps where messages were cleaned away (`clean.py`): an offset
+in one is read as the next batch.
 
 This class changes memory and writes to the page cache; it syncs nothing. What must be synced for a promise to hold is
 handed out as a plan (`plan_flush`), carried out by the driver in a thread, and reported back (`flushed`). After a write
@@ -17,19 +19,22 @@ again and recovered (failure rows 15 and 22).
 """
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, write_fully
+from headrace.host.disk import Disk
+from headrace.log.cleaned import Cleaned
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.flush_plan import FlushPlan
 from headrace.log.index import SparseIndex
-from headrace.log.reader import Blocking, Located, Reads, Slice, find_time, read_batches
+from headrace.log.reader import Located, Reads, Slice, read_batches
+from headrace.log.retainer import Retainer
 from headrace.log.segment import Segment
+from headrace.log.segment_list import SegmentList
+from headrace.log.segment_writer import give_back, write_buffers
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import NO_TIMESTAMP, BatchHeader, Buffer, assign
+from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
     DiskFullError,
     OffsetOutOfRangeError,
@@ -44,13 +49,6 @@ _logger = logging.getLogger(__name__)
 
 # Deferred batches of one partition. All partitions' together are bounded by the journal, which holds them too.
 _TAIL_COUNT_MAX = 1000
-
-# A partition that is written to in pieces of the first size has blocks reserved for it, so many bytes at a time.
-_RESERVE_FROM_BYTES = 256 * 1024
-_RESERVE_BYTES = 32 * 1024 * 1024
-
-# Closed segments whose index stays in memory, for each partition.
-_INDEX_COUNT_MAX = 4
 
 
 class Incoming(NamedTuple):
@@ -83,7 +81,8 @@ class PartitionLog:
         self.config = config
         self.disk = disk
         self.files = files
-        self.segments = segments
+        self.segments = segments  # changed through the list alone
+        self._list = SegmentList(segments, load_index)
         self.epochs = epochs
         self.start_offset = start_offset
         self.saved_start_offset = start_offset  # as a durable checkpoint has it
@@ -104,8 +103,12 @@ class PartitionLog:
         self.listener: Callable[[], None] = _nobody
         # State of the folds at end_offset, for a checkpoint.
         self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
-        self._load_index = load_index
-        self._bases = [segment.base_offset for segment in segments]
+        # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.
+        self.snapshot_offset = Offset(-1)
+        # Says what may be cleaned away. None: nothing. To be set when the folds are restored.
+        self.retainer: Retainer | None = None
+        self.generation = max((entry.generation for entry in self.cleaned_entries), default=0)  # of the newest cleaning
+        self.cut_count = 0  # truncations since the log was opened
         self._directory_is_synced = True
 
     # What is there.
@@ -117,6 +120,16 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def cleaned_offset(self) -> Offset:
+        """Entries below it may be missing. A fold that has no snapshot from here on cannot be restored."""
+        ends = [Offset(entry.next_offset) for entry in self.cleaned_entries]
+        return ends[-1] if ends else self.segments[0].base_offset
+
+    @property
+    def cleaned_entries(self) -> list[Cleaned]:
+        return [segment.cleaned for segment in self.segments if segment.cleaned is not None]
 
     @property
     def has_unsynced(self) -> bool:
@@ -210,32 +223,10 @@ class PartitionLog:
 
     def _write(self, segment: Segment, buffers: Sequence[Buffer]) -> None:
         try:
-            if not segment.is_held:
-                # Held open while it has unsynced bytes: see files.py.
-                self.files.hold(segment.path)
-                segment.is_held, segment.is_synced = True, False
-            file = self.files.get(segment.path)
-        except OSError as error:
-            raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
-        try:
-            size = sum(map(len, buffers))
-            if size >= _RESERVE_FROM_BYTES and segment.size + size > segment.reserved_end:
-                segment.reserved_end = segment.size + max(_RESERVE_BYTES, size)
-                file.reserve(segment.size, segment.reserved_end - segment.size)
-            write_fully(file, buffers, segment.size)
-        except OSError as error:
-            try:
-                file.truncate(segment.size)
-            except OSError as second:
-                self.fail(second)
-                raise PartitionOfflineError(
-                    f"{segment.path} failed to be written ({error}) and to be cut back ({second}); "
-                    "check the disk and restart the node"
-                ) from error
-            raise DiskFullError(
-                f"{segment.path} could not be written: {error.strerror}; nothing of this send was stored. "
-                "Free disk space or add a disk, then retry"
-            ) from error
+            write_buffers(self.files, segment, buffers)
+        except PartitionOfflineError as error:
+            self.fail(error)
+            raise
 
     def roll(self, *, now_ms: int) -> Segment:
         """Begin a new segment at the end."""
@@ -250,19 +241,12 @@ class PartitionLog:
         except OSError as error:
             raise DiskFullError(f"{segment.path} could not be created: {error.strerror}; free disk space") from error
         self._directory_is_synced = False
-        self.segments.append(segment)
-        self._bases.append(segment.base_offset)
+        self._list.add(segment)
         return segment
 
     def give_back_reserve(self) -> None:
         """Free the blocks behind the end: nothing more is written to this segment, for now or for ever."""
-        segment = self.active
-        if segment.reserved_end > segment.size:
-            segment.reserved_end = 0
-            try:
-                self.files.get(segment.path).truncate(segment.size)
-            except OSError as error:
-                raise DiskFullError(f"{segment.path} could not be closed: {error.strerror}; retry") from error
+        give_back(self.files, self.active)
 
     # Flush.
 
@@ -300,7 +284,7 @@ class PartitionLog:
     # Read.
 
     def read(self, offset: Offset, *, bytes_max: int, upto: Offset, whole_first: bool = True) -> Reads[Slice]:
-        """Whole batches from the one that holds an offset, below `upto`."""
+        """Whole batches from the one that holds an offset, or the next one, below `upto`."""
         self.check_usable()
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
@@ -309,11 +293,11 @@ class PartitionLog:
                 end=self.end_offset,
             )
         self.write_tail()
-        at = self._floor(offset)
+        at = self._list.floor(offset)
         while offset < upto and at < len(self.segments):
             segment = self.segments[at]
             if not segment.is_empty:
-                yield from self._need_index(segment)
+                yield from self._list.need_index(segment)
                 found = yield from read_batches(
                     segment,
                     max(offset, segment.base_offset),
@@ -329,64 +313,40 @@ class PartitionLog:
 
     def bytes_from(self, offset: Offset) -> int:
         """About how many bytes lie between an offset and the end: what a waiting reader compares with its minimum."""
-        at = self._floor(offset)
-        segment = self.segments[at]
-        hint = segment.hint(offset)
-        if hint is None:
-            entry = segment.index.floor(offset) if segment.index else None
-            hint = entry.position if entry else 0
-        return segment.size - hint + sum(later.size for later in self.segments[at + 1 :])
+        return self._list.bytes_from(offset)
 
     def find_time(self, timestamp_ms: int, *, upto: Offset, from_offset: Offset | None = None) -> Reads[Located | None]:
         """The first batch below `upto` that says it holds a message at or after a time, and ends after an offset."""
         self.check_usable()
         self.write_tail()
-        offset = self.start_offset if from_offset is None else from_offset
-        for segment in list(self.segments[self._floor(offset) :]):
-            if segment.is_empty:
-                continue
-            index = yield from self._need_index(segment)
-            if index.max_timestamp_ms >= timestamp_ms:
-                located = yield from find_time(segment, timestamp_ms, offset)
-                if located is not None:
-                    return located if located.header.base_offset < upto else None
-        return None
+        start = self.start_offset if from_offset is None else from_offset
+        return self._list.find_time(timestamp_ms, upto=upto, from_offset=start)
 
     def max_timestamp_ms(self) -> Reads[int]:
         """Largest timestamp in the log."""
-        largest = NO_TIMESTAMP
-        for segment in list(self.segments):
-            index = yield from self._need_index(segment)
-            largest = max(largest, index.max_timestamp_ms)
-        return largest
-
-    def _floor(self, offset: Offset) -> int:
-        return max(bisect_right(self._bases, offset) - 1, 0)
-
-    def _need_index(self, segment: Segment) -> Reads[SparseIndex]:
-        while segment.index is None:
-            spare = [s for s in self.segments[:-1] if s.index is not None and s.index.is_sealed]
-            for old in spare[: max(len(spare) - _INDEX_COUNT_MAX + 1, 0)]:
-                old.drop_index()
-            yield Blocking(lambda: self.load_index(segment))
-        return segment.index
+        self.write_tail()
+        return self._list.max_timestamp_ms(self.start_offset)
 
     def load_index(self, segment: Segment) -> None:
         """Blocks."""
-        if segment.index is None:
-            segment.index = self._load_index(segment)
+        self._list.load_index(segment)
 
     # What maintenance changes.
 
     def drop_segments(self, count: int) -> list[Segment]:
         """Forget the oldest segments; the caller moves their files away. The active one always stays."""
         assert count < len(self.segments)
-        dropped = self.segments[:count]
+        dropped = self._list.drop(0, count)
         for segment in dropped:
             self._let_go(segment)
-        del self.segments[:count], self._bases[:count]
         self.raise_start(self.segments[0].base_offset)
         return dropped
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a cleaned segment in the place of neighbours whose offsets it stands for. Their files go later."""
+        self._list.replace(old, new)
+        for segment in old:
+            self._let_go(segment)
 
     def raise_start(self, offset: Offset) -> None:
         if offset > self.start_offset:
@@ -398,16 +358,17 @@ class PartitionLog:
 
         Returns the segments after it, for the caller to move away.
         """
-        at = self.segments.index(segment)
-        later = self.segments[at + 1 :]
+        self.cut_count += 1
+        later = self._list.drop(self.segments.index(segment) + 1, None)
         for gone in later:
             self._let_go(gone)
-        del self.segments[at + 1 :], self._bases[at + 1 :]
         self.load_index(segment)
         segment.truncate_to(position, offset)
         self.end_offset = offset
         self.durable_offset = self.covered_offset = min(self.durable_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        if self.snapshot_offset > offset:
+            self.snapshot_offset = Offset(0)  # the snapshots go with what they speak of
         self.epochs.truncate_to(offset)
         return later
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from headrace.log.epochs import EpochTable
 from headrace.log.index import SparseIndex
-from headrace.log.segment import Segment, check_batches, check_header
+from headrace.log.segment import Segment, check_batches
 from headrace.model.batch import HEADER_SIZE, BatchHeader, Buffer, read_header, read_prefix
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset
@@ -67,30 +67,24 @@ def seek(
             if len(window) < HEADER_SIZE:
                 raise _short(segment, position, HEADER_SIZE, len(window))
         header = read_header(window, at)
-        check_header(
-            header,
-            path=segment.path,
-            position=position,
-            size_left=segment.size - position,
-            expected_offset=offset,
-        )
+        segment.check_place(header, position, offset)
         if found(header):
             return Located(segment, position, header)
-        offset = header.next_offset
         position += header.size
+        offset = segment.offset_after(header, position)
     if offset != segment.next_offset:
         raise _lost(segment, offset, segment.next_offset)
     return None
 
 
 def find_offset(segment: Segment, offset: Offset) -> Reads[Located | None]:
-    """The batch that holds an offset."""
+    """The batch that holds an offset, or the next one where cleaning has left a gap."""
     hint = segment.hint(offset)
     if hint is not None:
         return (yield from seek(segment, hint, offset, lambda _: True))
     assert segment.index is not None
     entry = segment.index.floor(offset)
-    position, start = (entry.position, entry.offset) if entry else (0, segment.base_offset)
+    position, start = (entry.position, entry.offset) if entry else (0, segment.first_offset)
     return (yield from seek(segment, position, start, lambda header: header.next_offset > offset))
 
 
@@ -100,7 +94,7 @@ def find_time(segment: Segment, timestamp_ms: int, from_offset: Offset) -> Reads
     by_time = segment.index.before_time(timestamp_ms)
     by_offset = segment.index.floor(from_offset)
     entry = max((e for e in (by_time, by_offset) if e is not None), key=lambda e: e.position, default=None)
-    position, start = (entry.position, entry.offset) if entry else (0, segment.base_offset)
+    position, start = (entry.position, entry.offset) if entry else (0, segment.first_offset)
     return (
         yield from seek(
             segment,
@@ -114,7 +108,7 @@ def find_time(segment: Segment, timestamp_ms: int, from_offset: Offset) -> Reads
 def read_batches(
     segment: Segment, offset: Offset, *, bytes_max: int, upto: Offset, whole_first: bool, epochs: EpochTable
 ) -> Reads[Slice | None]:
-    """Whole batches of one segment from the one that holds an offset, none at or above `upto`.
+    """Whole batches of one segment from the one that holds an offset, or the next, none at or above `upto`.
 
     At most `bytes_max`, except that with `whole_first` the first batch comes whole however large it is (KIP-74:
     a reader with a small buffer must be able to go on). None if the segment holds nothing at or after the offset.
@@ -137,15 +131,8 @@ def read_batches(
         raise _short(segment, position, size, len(data))
     base_offset, first_size = read_prefix(data, 0)
     if not HEADER_SIZE <= first_size <= segment.size - position or base_offset != first_offset:
-        header = read_header(data, 0)
-        check_header(
-            header,
-            path=segment.path,
-            position=position,
-            size_left=segment.size - position,
-            expected_offset=first_offset,
-        )
-    if first_size > bytes_max and not whole_first:
+        segment.check_place(read_header(data, 0), position, first_offset)
+    if base_offset >= upto or (first_size > bytes_max and not whole_first):
         return Slice(b"", offset)
     if first_size > len(data):
         data = yield ReadAt(segment.path, position, first_size)
@@ -157,8 +144,9 @@ def read_batches(
         end, next_offset = _last_boundary(segment, index, position, data, upto)
     whole = memoryview(data)[:end]
     if not segment.is_verified(position, position + end):
-        found = check_batches(whole, path=segment.path, position=position, expected_offset=first_offset, epochs=epochs)
-        if found != next_offset:
+        found = check_batches(segment, whole, position=position, expected_offset=first_offset, epochs=epochs)
+        # What comes next was looked up in the index, and may lie behind a gap.
+        if found != next_offset and not (position + end < segment.gap_bytes and found < next_offset):
             # Batches are missing at the end of a closed segment, or a whole segment after it.
             raise _lost(segment, found, next_offset)
         segment.mark_verified(position, position + end)
@@ -183,15 +171,9 @@ def _last_boundary(
         header = read_header(data, at)
         if header.base_offset >= upto or at + header.size > len(data):
             break
-        check_header(
-            header,
-            path=segment.path,
-            position=position + at,
-            size_left=segment.size - position - at,
-            expected_offset=header.base_offset,
-        )
+        segment.check_place(header, position + at, header.base_offset)
         at += header.size
-        next_offset = header.next_offset
+        next_offset = segment.offset_after(header, position + at)
     return at, next_offset
 
 

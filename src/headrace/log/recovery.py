@@ -7,7 +7,6 @@ reported with file, position, expected and found (failure rows 16 and 17).
 """
 
 import logging
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.host.disk import Disk, File, parent_directory, read_file
@@ -17,18 +16,12 @@ from headrace.log.checkpoint import Checkpoint
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.index import SparseIndex
+from headrace.log.listing import find_segments
 from headrace.log.partition_log import PartitionLog
-from headrace.log.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIMEINDEX_SUFFIX,
-    Segment,
-    check_crc,
-    check_header,
-    segment_name,
-)
+from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment, check_crc, segment_name
 from headrace.log.trash import Trash
-from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
+from headrace.log.walk import Places, headers, whole_header
+from headrace.model.batch import HEADER_SIZE
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
@@ -73,7 +66,7 @@ def create_log(id: PartitionId, directory: str, config: TopicConfig, opening: Op
 def open_log(id: PartitionId, directory: str, config: TopicConfig, opening: Opening) -> PartitionLog:
     """Open a partition that is there."""
     point, trusted = _read_checkpoint(opening.disk, directory)
-    segments = _find_segments(directory, opening)
+    segments = find_segments(opening.disk, directory, opening.trash, now_ms=opening.now_ms)
     if not segments:
         if point.recovery_point > 0:
             raise CorruptLogError(
@@ -98,6 +91,7 @@ def open_log(id: PartitionId, directory: str, config: TopicConfig, opening: Open
     partition_log.recovery_point = Offset(point.recovery_point)
     partition_log.recovery_base = Offset(point.recovery_segment)
     partition_log.journal_sequence = point.journal_sequence
+    partition_log.snapshot_offset = Offset(point.snapshot_offset)
     return partition_log
 
 
@@ -135,24 +129,6 @@ def _read_checkpoint(disk: Disk, directory: str) -> tuple[Checkpoint, bool]:
         return Checkpoint(), False
 
 
-def _find_segments(directory: str, opening: Opening) -> list[Segment]:
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in opening.disk.list_directory(directory)
-        if name.endswith(LOG_SUFFIX)
-    )
-    segments: list[Segment] = []
-    for base in bases:
-        segment = Segment(directory, Offset(base), index=None, created_ms=opening.now_ms)
-        file = opening.disk.open(segment.path)
-        segment.size = file.size()
-        file.close()
-        if segments:
-            segments[-1].next_offset = segment.base_offset
-        segments.append(segment)
-    return segments
-
-
 def _recover(
     id: PartitionId,
     directory: str,
@@ -177,7 +153,7 @@ def _recover(
         )
     first = segments[at]
     is_doubtful = doubt.has_mark(opening.disk, directory)
-    offset = Offset(max(point.recovery_point, first.base_offset))
+    offset = Offset(max(point.recovery_point, first.first_offset))
     position = point.recovery_position
     problem: CorruptLogError | None = None
     for segment in segments[at:]:
@@ -202,9 +178,10 @@ def _recover(
         if problem is not None:
             break
     whole, torn = segments[: at + 1], segments[at + 1 :]
-    if problem is not None and not trusted:
-        raise problem
     last = whole[-1]
+    # What was cleaned lay below a recovery point, so what is wrong there is damage whatever the checkpoint says.
+    if problem is not None and (not trusted or last.size < last.gap_bytes):
+        raise problem
     was_torn = problem is not None or bool(torn)
     if was_torn:
         log.warning(
@@ -233,13 +210,14 @@ def scan(file: File, segment: Segment, position: int, offset: Offset, epochs: Ep
     assert segment.index is not None
     chunk = b""
     chunk_position = position
+    places = Places(segment, position)
     while position < size:
         at = position - chunk_position
         try:
             if at + HEADER_SIZE > len(chunk):
                 chunk = file.pread(position, _CHUNK_BYTES)
                 chunk_position, at = position, 0
-            header = _whole_header(chunk, at, segment.path, position, size, offset)
+            header = whole_header(chunk, at, segment, position, offset)
             if at + header.size > len(chunk):
                 chunk = file.pread(position, max(header.size, _CHUNK_BYTES))
                 chunk_position, at = position, 0
@@ -252,24 +230,15 @@ def scan(file: File, segment: Segment, position: int, offset: Offset, epochs: Ep
                     found=header.leader_epoch,
                     what="leader epoch",
                 )
+            places.pass_by(chunk, at, position + header.size)
         except CorruptLogError as error:
             return Scanned(position, offset, error)
-        epochs.assign(Epoch(header.leader_epoch), offset)
-        segment.index.add(offset, position, header.max_timestamp_ms)
+        epochs.assign(Epoch(header.leader_epoch), Offset(header.base_offset))
+        segment.index.add(Offset(header.base_offset), position, header.max_timestamp_ms)
         segment.mark_verified(position, position + header.size)
         position += header.size
-        offset = header.next_offset
+        offset = segment.offset_after(header, position)
     return Scanned(position, offset, None)
-
-
-def _whole_header(chunk: bytes, at: int, path: str, position: int, size: int, offset: Offset) -> BatchHeader:
-    if len(chunk) - at < HEADER_SIZE:
-        raise CorruptLogError(
-            file=path, position=position, expected="a whole header", found=f"{len(chunk) - at} bytes", what="end"
-        )
-    header = read_header(chunk, at)
-    check_header(header, path=path, position=position, size_left=size - position, expected_offset=offset)
-    return header
 
 
 def load_index(disk: Disk, segment: Segment, interval_bytes: int, *, known: Checkpoint | None = None) -> SparseIndex:
@@ -278,6 +247,11 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int, *, known: Chec
     `known` says how far the segment that will be appended to was synced; a closed one is whole.
     """
     end = segment.size if known is None else known.recovery_position
+    if not segment.is_placed:
+        # Its offsets do not prove themselves, so all of its headers are looked at once, whatever the index says.
+        index = SparseIndex(interval_bytes)
+        _walk_into(disk, segment, index, end)
+        return index
     index = SparseIndex.load(
         _read_if_there(disk, segment.stem + INDEX_SUFFIX),
         _read_if_there(disk, segment.stem + TIMEINDEX_SUFFIX),
@@ -297,41 +271,13 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int, *, known: Chec
 def _walk_into(disk: Disk, segment: Segment, index: SparseIndex, end: int) -> None:
     """Add what is missing after the last entry, from the headers."""
     last = index.last
-    position, offset = (last.position, last.offset) if last else (0, segment.base_offset)
+    position, offset = (last.position, last.offset) if last else (0, segment.first_offset)
     file = disk.open(segment.path)
     try:
-        for found, at in headers(file, segment.path, position, end, offset):
+        for found, at in headers(file, segment, position, end, offset):
             index.add(Offset(found.base_offset), at, found.max_timestamp_ms)
     finally:
         file.close()
-
-
-def headers(file: File, path: str, position: int, end: int, offset: Offset) -> Iterator[tuple[BatchHeader, int]]:
-    """Every header from a position to another, with its position."""
-    chunk = b""
-    chunk_position = position
-    while position < end:
-        at = position - chunk_position
-        if at + HEADER_SIZE > len(chunk):
-            chunk = file.pread(position, min(64 * 1024, end - position))
-            chunk_position, at = position, 0
-        header = _whole_header(chunk, at, path, position, end, offset)
-        yield header, position
-        position += header.size
-        offset = header.next_offset
-
-
-def scan_to(partition_log: PartitionLog, offset: Offset) -> tuple[Segment, int, Offset]:
-    """Segment, position and base offset of the batch that holds an offset, from the headers."""
-    segment = next(s for s in reversed(partition_log.segments) if s.base_offset <= offset or s.base_offset == 0)
-    file = partition_log.disk.open(segment.path)
-    try:
-        for header, position in headers(file, segment.path, 0, segment.size, segment.base_offset):
-            if header.next_offset > offset:
-                return segment, position, Offset(header.base_offset)
-    finally:
-        file.close()
-    return segment, segment.size, segment.next_offset
 
 
 def cut_file(disk: Disk, path: str, size: int) -> None:
@@ -365,7 +311,7 @@ def _read_epochs(segments: list[Segment], point: Checkpoint, opening: Opening) -
                 break
             file = opening.disk.open(segment.path)
             try:
-                for header, _ in headers(file, segment.path, 0, end, segment.base_offset):
+                for header, _ in headers(file, segment, 0, end, segment.first_offset):
                     epochs.assign(Epoch(header.leader_epoch), Offset(header.base_offset))
             finally:
                 file.close()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import headers
+from headrace.log.walk import headers
 from headrace.model.batch import BatchHeader
 from headrace.model.ids import Offset
 
@@ -16,10 +16,10 @@ def replay_headers(log: PartitionLog, offset: Offset) -> Iterator[BatchHeader]:
         log.load_index(segment)
         assert segment.index is not None
         entry = segment.index.floor(offset)
-        position, start = (entry.position, entry.offset) if entry else (0, segment.base_offset)
+        position, start = (entry.position, entry.offset) if entry else (0, segment.first_offset)
         file = log.disk.open(segment.path)
         try:
-            for header, _ in headers(file, segment.path, position, segment.size, start):
+            for header, _ in headers(file, segment, position, segment.size, start):
                 if header.base_offset >= offset:
                     yield header
         finally:

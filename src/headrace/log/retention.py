@@ -10,6 +10,8 @@ from typing import NamedTuple
 from headrace.model.ids import Offset
 from headrace.model.topic import UNLIMITED, TopicConfig
 
+_START = Offset(0)
+
 
 class SegmentFacts(NamedTuple):
     """What retention looks at. Oldest first, without the active segment."""
@@ -27,13 +29,15 @@ def count_expired(
     log_start: Offset,
     floor: Offset,
     now_ms: int,
+    live_from: Offset = _START,
 ) -> int:
-    """How many of the oldest closed segments are past the topic's age or size, or wholly below the log's start."""
+    """How many of the oldest closed segments are past the topic's age or size, or wholly below the log's start, or
+    below the first message that is live."""
     bytes_left = active_bytes + sum(segment.size for segment in closed)
     count = 0
     for segment in closed:
         bytes_left -= segment.size
-        deleted = segment.next_offset <= log_start
+        deleted = segment.next_offset <= max(log_start, live_from)
         # A segment without timestamps is as old as nothing: only its size can make it go.
         newest_ms = segment.max_timestamp_ms
         aged = (
