@@ -8,9 +8,12 @@ from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
 from headrace.broker.partition import Appended, Partition
+from headrace.broker.queue.config import QueuesConfig
+from headrace.broker.queue.queues import NodeQueues
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog
 from headrace.cluster.driver import CatalogDriver
+from headrace.cluster.queue_admin import QueueAdmin
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
 from headrace.log.driver import LogStore
@@ -33,6 +36,9 @@ LOG_CONFIG = LogConfig(
 )
 
 
+QUEUES_CONFIG = QueuesConfig()
+
+
 class Node:
     """One node. Metadata and disk outlive the broker that works on them."""
 
@@ -42,6 +48,7 @@ class Node:
         disk: SimulatedDisk | None = None,
         config: BrokerConfig | None = None,
         log_config: LogConfig = LOG_CONFIG,
+        queues_config: QueuesConfig = QUEUES_CONFIG,
         sync_threads: Threads | None = None,
         read_threads: Threads | None = None,
         seed: int = 1,
@@ -51,6 +58,7 @@ class Node:
         self.store = MemoryStore(self.clock)
         self.config = config or BrokerConfig()
         self.log_config = log_config
+        self.queues_config = queues_config
         self.rand = SeededRand(seed)
         self.sync_threads = InlineThreads() if sync_threads is None else sync_threads
         self.read_threads = InlineThreads() if read_threads is None else read_threads
@@ -91,10 +99,22 @@ class Node:
             config=self.config,
         )
         await self.broker.start()
+        self.queues = NodeQueues(
+            broker=self.broker,
+            admin=QueueAdmin(admin=admin, store=self.store, catalog=self.catalog, clock=self.clock, rand=self.rand),
+            catalog=self.catalog,
+            logs=self.logs,
+            clock=self.clock,
+            rand=self.rand,
+            threads=self.sync_threads,
+            config=self.queues_config,
+        )
+        await self.queues.start()
         return self
 
     async def restart(self) -> None:
         """Stop cleanly and come back."""
+        await self.queues.stop()
         await self.logs.stop()
         self._follow.cancel()
         await self.start()
@@ -106,7 +126,7 @@ class Node:
 
     def abandon(self) -> None:
         self._follow.cancel()
-        for task in list(self.logs._tasks):
+        for task in [*self.logs._tasks, *self.queues._tasks]:
             task.cancel()
 
     async def make(self, name: str = "t", partitions: int = 1, **overrides: str) -> Partition:
@@ -127,11 +147,10 @@ class Node:
             (result,) = await self.fetched(fetch(at, topic=name, partition=partition))
             if result.error is not None:
                 raise result.error
-            records = records_of(result)
-            if not records:
+            if not any(result.buffers):
                 return found
-            found += [record.value for record in records if record.offset >= at]
-            at = records[-1].offset + 1
+            found += [record.value for record in records_of(result) if record.offset >= at]
+            at = next_offset(result)
 
 
 def fetch(
@@ -151,10 +170,22 @@ def records_of(result: Fetched) -> list[Record]:
     for buffer in result.buffers:
         position = 0
         while position < len(buffer):
-            size = read_header(buffer, position).size
-            records += decode_batch(memoryview(buffer)[position : position + size])
-            position += size
+            header = read_header(buffer, position)
+            if not header.is_control:
+                records += decode_batch(memoryview(buffer)[position : position + header.size])
+            position += header.size
     return records
+
+
+def next_offset(result: Fetched) -> int:
+    at = 0
+    for buffer in result.buffers:
+        position = 0
+        while position < len(buffer):
+            header = read_header(buffer, position)
+            position += header.size
+            at = header.next_offset
+    return at
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000, codec: int = 0) -> memoryview:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from headrace.broker.queue.config import QueuesConfig
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.log.config import LogConfig
@@ -83,6 +84,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     kafka: KafkaConfig = KafkaConfig()
     http: HttpConfig = HttpConfig()
     topics: TopicsConfig = TopicsConfig()
+    queues: QueuesConfig = QueuesConfig()
     log: LogConfig = LogConfig()
     logging: LoggingConfig = LoggingConfig()
 

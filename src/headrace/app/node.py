@@ -20,9 +20,11 @@ from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
+from headrace.broker.queue.queues import NodeQueues
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
+from headrace.cluster.queue_admin import QueueAdmin
 from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
 from headrace.cluster.sqlite import SqliteStore
 from headrace.gateways.http.counters import HttpCounters
@@ -127,12 +129,32 @@ class Node:
             ),
         )
         await self.broker.start()
+        await self._start_queues(
+            QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand), catalog
+        )
         self._run_always(self._expire_producers())
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
         await self._listen(admin, node_id)
         await self._listen_http()
+        # Before the listeners are stopped, which wait for what is in flight.
+        self._stack.callback(self.queues.send_home)
         keep_collector_off_the_hot_path()
+
+    async def _start_queues(self, admin: QueueAdmin, catalog: Catalog) -> None:
+        self.queues = NodeQueues(
+            broker=self.broker,
+            admin=admin,
+            catalog=catalog,
+            logs=self.logs,
+            clock=self.clock,
+            rand=self._rand,
+            threads=self._sync_threads,
+            config=self.config.queues,
+        )
+        await self.queues.start()
+        self._stack.push_async_callback(self.queues.stop)
+        self._run_always(self.queues.wait_failed())
 
     def _check_descriptors(self) -> None:
         allowed = raise_open_files_limit()

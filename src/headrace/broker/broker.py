@@ -5,7 +5,7 @@ next start, and a folder that no metadata speaks of is left alone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -132,7 +132,7 @@ class Broker:
 
     async def ensure_topic(self, name: str) -> Topic:
         """The topic of this name, made now if the configuration allows that."""
-        await self._settled(name)
+        await self.settled(name)
         topic = self.catalog.topics.get(name)
         if topic is None:
             check_topic_name(name)
@@ -156,7 +156,9 @@ class Broker:
         replication_factor: int = -1,
         overrides: Mapping[str, str] = {},
         validate_only: bool = False,
+        beside: Callable[[Topic], Mapping[str, bytes]] | None = None,
     ) -> Topic:
+        """Make a topic and its files. `beside` gives metadata that comes into being with it or not at all."""
         if name in self._busy:
             raise TopicExistsError(f"topic {name} is being created or deleted")
         with self._changing(name):
@@ -168,6 +170,7 @@ class Broker:
                 ),
                 overrides={**self.config.topic_defaults, **overrides},
                 validate_only=validate_only,
+                beside=beside,
             )
             if not validate_only:
                 await self._open_new(topic)
@@ -175,7 +178,7 @@ class Broker:
 
     async def delete_topic(self, topic: str | UUID) -> Topic:
         name = self.topic(topic).name
-        await self._settled(name)
+        await self.settled(name)
         with self._changing(name):
             deleted = await self._admin.delete_topic(self.topic(topic).name)
             for index in range(deleted.partition_count):
@@ -185,14 +188,14 @@ class Broker:
         return deleted
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
-        await self._settled(name)
+        await self.settled(name)
         with self._changing(name):
             topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)
             if not validate_only:
                 await self._open_new(topic)
         return topic
 
-    async def _settled(self, name: str) -> None:
+    async def settled(self, name: str) -> None:
         """Wait until nobody makes or removes files of a topic."""
         while (busy := self._busy.get(name)) is not None:
             await asyncio.shield(busy)

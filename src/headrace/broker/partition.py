@@ -5,6 +5,10 @@ check its producer's sequence against the fold and against what this turn has ac
 accepted batches with one call; only then let the fold apply them. A request is answered when the high watermark passes
 its last batch: at once with durability `memory`, after the sync with `fsync`. A retry of something that is not durable
 yet waits for it like the first try did, since both promise the same.
+
+A subscriber (the queue over this partition) writes with the turn, so that it is one write and one sync whatever is in
+it. Its entries come first, because they were decided before anything else of the turn was there to be seen; then the
+messages that were sent through it, then the senders' batches.
 """
 
 import asyncio
@@ -50,6 +54,38 @@ class Appended(NamedTuple):
     start_offset: Offset
 
 
+class Subscriber(Protocol):
+    """A fold over this partition that also writes to it, and those who wait for it."""
+
+    def contribute(self) -> "Contribution":
+        """What it wants written in this turn."""
+
+    def contributed(self, entries: Sequence[Offset], messages: Sequence[Offset]) -> None:
+        """Its batches were written at these offsets."""
+
+    def refused(self, error: HeadraceError) -> None:
+        """Its batches were not written."""
+
+    def written(self, batch: Incoming, base_offset: Offset) -> None:
+        """Somebody else's batch was written."""
+
+    def advanced(self) -> None:
+        """The high watermark has moved, or the log has broken."""
+
+    def snapshot(self) -> Snapshot | None:
+        """Its state at the log's end; None while it has something to write."""
+
+
+class Contribution(NamedTuple):
+    """A subscriber's part of a turn."""
+
+    entries: Sequence[Incoming]
+    messages: Sequence[Incoming]
+
+
+_NOTHING = Contribution((), ())
+
+
 class Waiter(Protocol):
     """Somebody who reads at the end of the log."""
 
@@ -83,6 +119,8 @@ class Partition:
         self._producers = ProducerFold()
         self._queue: list[Pending] = []
         self._promised: deque[Promised] = deque()
+        self._subscriber: Subscriber | None = None
+        self._turn_is_due = False
         self._high_watermark = log.durable_offset
         log.listener = self._advance
         log.take_snapshots = self._take_snapshots
@@ -136,7 +174,13 @@ class Partition:
     def _take_snapshots(self) -> Sequence[Snapshot]:
         if not self.log.end_offset:
             return ()
-        return (Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot()),)
+        taken = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
+        if self._subscriber is not None:
+            snapshot = self._subscriber.snapshot()
+            if snapshot is None:
+                return ()
+            taken.append(snapshot)
+        return taken
 
     def expire_producers(self, after_ms: int) -> None:
         self._producers.expire(self._clock.wall_ms(), after_ms)
@@ -154,21 +198,38 @@ class Partition:
         except HeadraceError as error:
             promise.fail(error)
             return promise
-        if not self._queue:
-            self._loop.call_soon(self._write_turn)
         self._queue.append(Pending(batches, promise))
+        if not self._turn_is_due:
+            self.write_soon()
         return promise
+
+    def write_soon(self) -> None:
+        """Have a turn written at the end of this turn of the loop."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._write_turn)
+
+    def write_now(self) -> None:
+        """Write a turn at once: before a checkpoint, and before the end."""
+        if self.log.broken is None:
+            self._write_turn()
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop."""
         if not self._store.admits(self.log):
             self._store.call_when_admitted(self._write_turn)
             return
+        self._turn_is_due = False
         queue, self._queue = self._queue, []
         tentative: Tentative = {}
         fresh: list[Incoming] = []
         promised: list[Promised] = []
-        base_offset = self.log.end_offset
+        subscriber = self._subscriber
+        share = _NOTHING if subscriber is None else subscriber.contribute()
+        fresh += share.entries
+        fresh += share.messages
+        share_count = len(fresh)
+        base_offset = Offset(self.log.end_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
         for pending in queue:
             try:
                 promised.append(self._place(pending, tentative, fresh, base_offset))
@@ -176,22 +237,43 @@ class Partition:
                 pending.promise.fail(error)
                 continue
             base_offset = max(base_offset, promised[-1].end)
-        if fresh:
-            try:
-                self._write(fresh)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
-                self._refuse(promised, error)
-                return
+        try:
+            if fresh:
+                offsets = self._write(fresh)
+                if subscriber is not None:
+                    if share_count:
+                        entry_count = len(share.entries)
+                        subscriber.contributed(offsets[:entry_count], offsets[entry_count:share_count])
+                    for at in range(share_count, len(fresh)):
+                        subscriber.written(fresh[at], offsets[at])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
+            self._refuse(promised, error)
+            return
         self._promised.extend(promised)
         self._advance()
 
     def _refuse(self, promised: list[Promised], error: Exception) -> None:
         """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
         if not isinstance(error, HeadraceError):
+            _logger.critical("partition stopped on an unexpected error", exc_info=error)
             self.log.fail(error)
             error = PartitionOfflineError(f"{self.log.directory} stopped on an unexpected error: {error!r}")
         for promise in promised:
             promise.promise.fail(error)
+        if self._subscriber is not None:
+            self._subscriber.refused(error)
+        if self.log.broken is not None:
+            self._refuse_all()
+
+    # The subscriber.
+
+    def attach(self, subscriber: Subscriber) -> None:
+        """Let a subscriber, which knows everything up to the end, take part from the next turn on."""
+        assert self._subscriber is None, f"{self.id} has a subscriber"
+        self._subscriber = subscriber
+
+    def detach(self) -> None:
+        self._subscriber = None
 
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
@@ -216,7 +298,7 @@ class Partition:
         time_ms = pending.batches[-1].header.max_timestamp_ms if stamped else -1
         return Promised(end, pending.promise, Appended(first, last, time_ms, self.log.start_offset))
 
-    def _write(self, fresh: list[Incoming]) -> None:
+    def _write(self, fresh: list[Incoming]) -> list[Offset]:
         base_offset = self.log.end_offset
         now_ms = self._clock.wall_ms()
         buffers = [batch.data for batch in fresh]
@@ -228,6 +310,7 @@ class Partition:
             self._producers.apply(batch.header, base_offset=offset, seen_ms=now_ms)
         if fsync:
             self._store.committer.commit(self.log, base_offset, buffers, size)
+        return offsets
 
     def _advance(self) -> None:
         """Move the high watermark, answer those below it and wake those who read at the end."""
@@ -240,6 +323,8 @@ class Partition:
             self._high_watermark = committed
             for waiter in list(self.waiters):
                 waiter.wake()
+            if self._subscriber is not None:
+                self._subscriber.advanced()
         promised = self._promised
         while promised and promised[0].end <= self._high_watermark:
             _, promise, answer = promised.popleft()
@@ -254,6 +339,8 @@ class Partition:
                 self._promised.popleft().promise.fail(error)
         for waiter in list(self.waiters):
             waiter.wake()
+        if self._subscriber is not None:
+            self._subscriber.advanced()
 
     # Read.
 

@@ -48,10 +48,6 @@ PARTITION_COUNT_MAX = 10_000
 T = TypeVar("T")
 
 
-def _nothing(_: Topic) -> Mapping[str, bytes]:
-    return {}
-
-
 class Admin:
     """Changes the metadata on behalf of one node."""
 
@@ -73,7 +69,7 @@ class Admin:
         replication_factor: int = 1,
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
-        beside: Callable[[Topic], Mapping[str, bytes]] = _nothing,
+        beside: Callable[[Topic], Mapping[str, bytes]] | None = None,
     ) -> Topic:
         """Create a topic that this node leads. With `validate_only`, say whether it could be and change nothing.
 
@@ -101,7 +97,7 @@ class Admin:
                 raise TopicExistsError(f"topic {name} exists; choose another name or delete it first")
             if validate_only:
                 return START
-            return await self._write_topic(topic, ABSENT, first_partition=0, beside=beside(topic))
+            return await self._write_topic(topic, ABSENT, first_partition=0, beside=beside(topic) if beside else {})
 
         await self._catalog.reached(await self._retried(attempt))
         return topic

@@ -8,8 +8,9 @@ A queue's messages are ordinary records of its topic. What a record has no field
     headrace-ttl-ms           dropped at its timestamp plus this
     headrace-deduplication-id a second one with the same id within the queue's window is not stored
     headrace-id               the id that it had before it was moved from another queue
+    headrace-origin           of a moved message: the id of the queue in which it had that id first
     headrace-move-id          set on a moved message, so that a repeated move stores it once
-    headrace-dead-*           of a dead letter: reason, source queue, source offset, attempts, first and last attempt
+    headrace-dead-*           of a dead letter: reason, source queue, offset there, attempts, times of first and last
 """
 
 from typing import NamedTuple
@@ -22,13 +23,16 @@ DELAY_HEADER = "headrace-delay-ms"
 TTL_HEADER = "headrace-ttl-ms"
 DEDUPLICATION_HEADER = "headrace-deduplication-id"
 ID_HEADER = "headrace-id"
+ORIGIN_HEADER = "headrace-origin"
 MOVE_HEADER = "headrace-move-id"
+DEAD_PREFIX = "headrace-dead-"
 DEAD_REASON_HEADER = "headrace-dead-reason"
 DEAD_SOURCE_HEADER = "headrace-dead-source"
 DEAD_OFFSET_HEADER = "headrace-dead-offset"  # "<partition>-<offset>"
 DEAD_ATTEMPTS_HEADER = "headrace-dead-attempts"
 DEAD_FIRST_HEADER = "headrace-dead-first-attempt-ms"
 DEAD_LAST_HEADER = "headrace-dead-last-attempt-ms"
+DEAD_SENT_HEADER = "headrace-dead-sent-ms"  # when it was first sent
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -70,6 +74,17 @@ class Received(NamedTuple):
     lease_ms: int
     partition: int
     offset: int
+
+
+class Properties(NamedTuple):
+    """What a queue must know of a message before it hands it out. A message without any is plain."""
+
+    priority: int = PRIORITY_DEFAULT
+    due_ms: int | None = None  # wall clock; None: the queue's default delay after it was sent
+    expires_ms: int | None = None  # wall clock; None: the queue's default time to live after it was sent
+    key: bytes | None = None  # obeyed where the queue is ordered or fair
+    deduplication_id: bytes | None = None
+    move_id: bytes | None = None
 
 
 def message_id(partition: int, offset: int) -> str:

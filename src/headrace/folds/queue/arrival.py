@@ -1,21 +1,10 @@
-"""What a message says about itself when it arrives, as far as the fold has to know."""
+"""What messages say about themselves when they arrive: nothing, for most."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
-from headrace.model.queue import PRIORITY_DEFAULT
+from headrace.model.message import Properties
 
-
-class Properties(NamedTuple):
-    """One message's own wishes. A message without any is plain, and is not mentioned at all."""
-
-    priority: int = PRIORITY_DEFAULT
-    due_ms: int | None = None  # wall clock; None: the queue's default delay after it was sent
-    expires_ms: int | None = None  # wall clock; None: the queue's default time to live after it was sent
-    key: bytes | None = None  # obeyed where the queue is ordered or fair
-    deduplication_id: bytes | None = None
-    move_id: bytes | None = None
-
+__all__ = ["ALL_PLAIN", "Properties"]
 
 ALL_PLAIN: Mapping[int, Properties] = MappingProxyType({})

@@ -141,6 +141,12 @@ def encode_control_batch(
     )
 
 
+def encode_control_records(entries: Sequence[tuple[int, bytes]], *, timestamp_ms: int) -> bytearray:
+    """A batch of several control records, each a kind and a value."""
+    records = [Record(timestamp_ms, _CONTROL_KEY.pack(CONTROL_KEY_VERSION, kind), value) for kind, value in entries]
+    return encode_batch(records, is_control=True)
+
+
 def control_kind(record: Record) -> int:
     """What kind of control record this is: 0 abort, 1 commit, others as their owners say."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:

@@ -1,0 +1,140 @@
+"""Looking at a queue without taking anything from it: its messages in any state, and why one stands where it does."""
+
+import re
+
+from headrace.broker.queue.live_queue import LiveQueue
+from headrace.broker.queue.loader import Loader, Wanted
+from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.broker.queue.port import Browsed, BrowsePage, Explanation, MessageState
+from headrace.folds.queue.view import Facts, State, facts, iterate, key_facts
+from headrace.model.errors import InvalidRequestError, UnknownMessageError
+from headrace.model.message import message_id
+from headrace.wire.message import StoredMessage
+
+COUNT_MAX = 1000
+
+_ID = re.compile(r"(\d{1,5})-(\d{1,18})", re.ASCII)
+
+
+async def browse(
+    live: LiveQueue, loader: Loader, *, state: MessageState | None, count_max: int, after: str | None
+) -> BrowsePage:
+    """A page of messages, partition by partition, in order of offset. `after` is the `next` of the page before."""
+    if not 1 <= count_max <= COUNT_MAX:
+        raise InvalidRequestError(f"a page has 1 to {COUNT_MAX} messages, not {count_max}")
+    if state is MessageState.ACKNOWLEDGED:
+        raise InvalidRequestError("acknowledged messages are history: read them by offset, as a Kafka consumer does")
+    index, offset = (0, -1) if after is None else _parse(after)
+    wanted: list[Wanted] = []
+    for partition in live.partitions[index:]:
+        fold = partition.advanced_fold()
+        kind = None if state is None else State(state.value)
+        left = count_max + 1 - len(wanted)
+        upto = partition.partition.high_watermark
+        found = iterate(fold, after=offset, state=kind, count_max=left)
+        wanted += [Wanted(partition, offset) for offset in found if offset < upto]
+        offset = -1
+        if len(wanted) > count_max:
+            break
+    page = wanted[:count_max]
+    messages = await loader.read(page)
+    shown = [
+        _browsed(partition, messages[partition.index, offset], known)
+        for partition, offset in page
+        if (partition.index, offset) in messages and (known := facts(partition.fold, offset)) is not None
+    ]
+    is_more = len(wanted) > count_max
+    last = page[-1] if is_more else None
+    return BrowsePage(messages=shown, next=None if last is None else message_id(last.partition.index, last.offset))
+
+
+def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanation:
+    if (id is None) == (key is None):
+        raise InvalidRequestError("name one thing to explain: a message's id or a key")
+    if id is not None:
+        index, offset = _parse(id)
+        if index >= len(live.partitions):
+            raise UnknownMessageError(f"queue {live.queue.name} has no partition {index}")
+        partition = live.partitions[index]
+        known = facts(partition.advanced_fold(), offset)
+        if known is None:
+            return _done(partition, offset)
+        return _explained(partition, known, _sentence(known), 0)
+    assert key is not None
+    if not live.queue.config.ordered:
+        raise InvalidRequestError(f"queue {live.queue.name} is not ordered; no key of it is ever blocked")
+    for partition in live.partitions:
+        found = key_facts(partition.advanced_fold(), key)
+        if found is not None:
+            text = f"the first message of this key {_sentence(found.front)}; {found.waiting_count} wait behind it"
+            return _explained(partition, found.front, text, found.waiting_count)
+    raise UnknownMessageError("no message of this key is in the queue")
+
+
+def _done(partition: PartitionQueue, offset: int) -> Explanation:
+    if not partition.partition.start_offset <= offset < partition.partition.high_watermark:
+        raise UnknownMessageError(f"there is no message {message_id(partition.index, offset)}; it may be long gone")
+    return Explanation(
+        state=MessageState.ACKNOWLEDGED,
+        text="is done: acknowledged, dead-lettered, expired or purged",
+        id=message_id(partition.index, offset),
+        partition=partition.index,
+        offset=offset,
+        attempt=0,
+        since_ms=None,
+        until_ms=None,
+    )
+
+
+def _explained(partition: PartitionQueue, known: Facts, text: str, waiting: int) -> Explanation:
+    return Explanation(
+        state=MessageState(known.state.value),
+        text=text,
+        id=message_id(partition.index, known.offset),
+        partition=partition.index,
+        offset=known.offset,
+        attempt=known.attempts,
+        since_ms=known.since_ms,
+        until_ms=known.until_ms,
+        waiting=waiting,
+    )
+
+
+def _sentence(known: Facts) -> str:
+    tried = f", after {known.attempts} attempts" if known.attempts else ""
+    match known.state:
+        case State.LEASED:
+            return f"is leased for attempt {known.attempts}, until {known.until_ms} ms since 1970 unless it is extended"
+        case State.DELAYED:
+            return f"is delayed until {known.until_ms} ms since 1970{tried}"
+        case State.BLOCKED:
+            return f"waits behind the message at offset {known.blocker} of the same key, which is not done{tried}"
+        case State.DYING:
+            reason = known.reason or "its attempts are used up"
+            return f"is on its way out ({reason}){tried}"
+        case State.VISIBLE:
+            return f"is visible and goes to the next receive that reaches it{tried}"
+
+
+def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) -> Browsed:
+    return Browsed(
+        id=message.id or message_id(partition.index, message.offset),
+        state=MessageState(known.state.value),
+        body=message.body,
+        key=message.key,
+        headers=message.headers,
+        priority=message.priority,
+        sent_ms=message.sent_ms,
+        attempt=known.attempts,
+        partition=partition.index,
+        offset=message.offset,
+        due_ms=known.until_ms,
+        expires_ms=known.expires_ms,
+    )
+
+
+def _parse(id: str) -> tuple[int, int]:
+    match = _ID.fullmatch(id)
+    if match is None:
+        raise InvalidRequestError(f"{id!r} is no message's place; it looks like 0-1234, partition and offset")
+    return int(match[1]), int(match[2])

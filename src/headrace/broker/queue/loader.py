@@ -1,0 +1,134 @@
+"""Reading messages that were chosen: from our cache, from the page cache at once, or from the device in a thread."""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from headrace.broker.queue.cache import CacheView
+from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.log.driver import Cold, LogStore
+from headrace.log.reader import Slice
+from headrace.model.batch import read_header
+from headrace.model.errors import CorruptBatchError, HeadraceError, OffsetOutOfRangeError
+from headrace.model.ids import Offset
+from headrace.wire.message import StoredMessage, decode_messages
+
+_logger = logging.getLogger(__name__)
+
+# Read at a time: what is behind the message that is wanted will be wanted next.
+_READ_BYTES = 256 * 1024
+
+Found = dict[tuple[int, int], StoredMessage]  # by partition and offset
+Done = Callable[[Found, HeadraceError | None], None]
+
+
+class Wanted(NamedTuple):
+    partition: PartitionQueue
+    offset: int
+
+
+class Loader:
+    def __init__(self, *, store: LogStore, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        self._store = store
+        self._spawn = spawn
+
+    def load(self, wanted: Sequence[Wanted], done: Done) -> None:
+        """Find messages and tell them, at once where no device has to be waited for. What is gone is not among them."""
+        found: Found = {}
+        try:
+            cold = self._go(wanted, found)
+        except HeadraceError as error:
+            done(found, error)
+            return
+        if cold is None:
+            done(found, None)
+        else:
+            self._spawn(self._finish(cold, found, done))
+
+    async def read(self, wanted: Sequence[Wanted]) -> Found:
+        """The same for those who may wait."""
+        found: Found = {}
+        cold = self._go(wanted, found)
+        while cold is not None:
+            cold = await self._step(cold, found)
+        return found
+
+    async def _finish(self, cold: "_Rest", found: Found, done: Done) -> None:
+        rest: _Rest | None = cold
+        try:
+            while rest is not None:
+                rest = await self._step(rest, found)
+        except HeadraceError as error:
+            done(found, error)
+            return
+        done(found, None)
+
+    async def _step(self, rest: "_Rest", found: Found) -> "_Rest | None":
+        partition = rest.wanted[0].partition
+        try:
+            slice: Slice = await self._store.finish(rest.cold)
+        except FileNotFoundError:
+            return self._go(rest.wanted[1:], found)  # retention was quicker
+        self._decode(partition, slice, rest.wanted, found)
+        return self._go(rest.wanted[1:], found)
+
+    def _go(self, wanted: Sequence[Wanted], found: Found) -> "_Rest | None":
+        for at, (partition, offset) in enumerate(wanted):
+            place = partition.index, offset
+            if place in found:
+                continue
+            message = partition.cache.get(offset)
+            if message is None:
+                log = partition.partition.log
+                try:
+                    reads = log.read(Offset(offset), bytes_max=_READ_BYTES, upto=partition.partition.high_watermark)
+                    slice = self._store.try_read(reads)
+                except OffsetOutOfRangeError:
+                    continue
+                if isinstance(slice, Cold):
+                    return _Rest(slice, wanted[at:])
+                self._decode(partition, slice, wanted[at:], found)
+                message = found.get(place)
+            if message is not None:
+                found[place] = message
+        return None
+
+    def _decode(self, partition: PartitionQueue, slice: Slice, wanted: Iterable[Wanted], found: Found) -> None:
+        """Take apart the batches of a reading, keeping what is likely to be asked for next."""
+        offsets = {offset for other, offset in wanted if other is partition}
+        index, cache = partition.index, partition.cache
+        is_live = partition.fold.is_live
+        data = memoryview(slice.data)
+        while data:
+            header = read_header(data)
+            batch, data = data[: header.size], data[header.size :]
+            if header.is_control:
+                continue
+            is_wanted = not offsets.isdisjoint(range(header.base_offset, header.next_offset))
+            if not is_wanted and not cache.has_room:
+                return
+            for message in _messages(batch):
+                if message.offset in offsets:
+                    found[index, message.offset] = message
+                elif is_live(message.offset):
+                    _keep(cache, message)
+
+
+class _Rest(NamedTuple):
+    """A reading that waits for the device, for the first of what is still wanted."""
+
+    cold: Cold
+    wanted: Sequence[Wanted]
+
+
+def _keep(cache: CacheView, message: StoredMessage) -> None:
+    if cache.has_room:
+        cache.add(message)
+
+
+def _messages(batch: memoryview) -> list[StoredMessage]:
+    try:
+        return decode_messages(batch)
+    except CorruptBatchError as error:
+        _logger.warning("a batch's messages cannot be read", extra={"error": str(error)})
+        return []

@@ -1,0 +1,106 @@
+"""Dead letters: messages whose attempts are used up, that were rejected, or (where asked for) whose time is over."""
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from headrace.broker.queue.live_queue import LiveQueue
+from headrace.broker.queue.loader import Loader, Wanted
+from headrace.broker.queue.moved import dead_letter
+from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.folds.queue.fold import Dying
+from headrace.folds.queue.view import OVERDUE_REASON
+from headrace.host.clock import Clock
+from headrace.host.rand import Rand
+from headrace.model.errors import HeadraceError
+from headrace.model.message import Message, Sent
+
+_logger = logging.getLogger(__name__)
+
+_BATCH_COUNT = 100
+_RETRY_MS_MIN = 100
+_RETRY_MS_MAX = 30_000
+
+SendMoved = Callable[[str, Sequence[Message]], Awaitable[list[Sent | HeadraceError]]]
+
+
+class Mover:
+    def __init__(
+        self,
+        *,
+        loader: Loader,
+        clock: Clock,
+        rand: Rand,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        send: SendMoved,
+    ) -> None:
+        self._loader = loader
+        self._clock = clock
+        self._rand = rand
+        self._spawn = spawn
+        self._send = send
+        self._running: set[LiveQueue] = set()
+
+    def notice(self, live: LiveQueue) -> None:
+        """A queue has something to move."""
+        if live not in self._running and not live.is_closed:
+            self._running.add(live)
+            self._spawn(self._run(live))
+
+    async def _run(self, live: LiveQueue) -> None:
+        """Move until nothing is left. What fails is tried again, later and later, for as long as the queue is there."""
+        retry_ms = _RETRY_MS_MIN
+        try:
+            while not live.is_closed and (work := self._work(live)):
+                partition, dying = work
+                try:
+                    failed = await self._move(live, partition, dying)
+                except HeadraceError as error:
+                    failed = error
+                if failed is None:
+                    retry_ms = _RETRY_MS_MIN
+                    continue
+                _logger.warning(
+                    "dead letters could not be moved and are tried again",
+                    extra={"queue": live.queue.name, "error": str(failed)},
+                )
+                await self._clock.sleep(self._rand.uniform(retry_ms / 2, retry_ms))
+                retry_ms = min(retry_ms * 2, _RETRY_MS_MAX)
+        finally:
+            self._running.discard(live)
+
+    def _work(self, live: LiveQueue) -> tuple[PartitionQueue, list[Dying]] | None:
+        for partition in live.partitions:
+            if partition.partition.log.broken is not None:
+                continue
+            fold = partition.advanced_fold()
+            dying = fold.dying(_BATCH_COUNT)
+            if fold.config.dead_letter_expired:
+                overdue = fold.expired(_BATCH_COUNT - len(dying))
+                dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
+            if dying:
+                return partition, dying
+        return None
+
+    async def _move(self, live: LiveQueue, partition: PartitionQueue, dying: list[Dying]) -> HeadraceError | None:
+        """Copy, then end at the source. Returns why some could not be copied."""
+        # The limit may have been taken away after these had reached it; a dead letter goes somewhere all the same.
+        target = live.queue.dead_letter_name or f"{live.queue.name}-dead"
+        found = await self._loader.read([Wanted(partition, one.offset) for one in dying])
+        readable = [one for one in dying if (partition.index, one.offset) in found]
+        if lost := [one.offset for one in dying if (partition.index, one.offset) not in found]:
+            partition.give_up(lost)
+        if not readable:
+            return None
+        messages = [dead_letter(live, partition, one, found[partition.index, one.offset]) for one in readable]
+        outcomes = await self._send(target, messages)
+        error: HeadraceError | None = None
+        moved: dict[str, list[int]] = {}
+        for one, outcome in zip(readable, outcomes, strict=True):
+            if isinstance(outcome, HeadraceError):
+                error = outcome
+            elif partition.fold.is_live(one.offset):
+                moved.setdefault(one.reason, []).append(one.offset)
+        for reason, offsets in moved.items():
+            partition.end_moved(offsets, reason)
+        return error

@@ -1,0 +1,405 @@
+"""One partition of a queue: its fold, what is to be written about it, and those who wait for that.
+
+Theory of operation. Every decision changes the fold at once and leaves an op to be written; the partition's next turn
+writes all ops of a turn as one control batch, behind the messages of that turn. Decisions see each other in the turn
+in which they are made, so no two consumers get one message; and the log has them in an order in which a replay comes to
+the same state. What must be durable before somebody is told (an acknowledgement, a lease where the guarantee is exactly
+once) waits until the high watermark passes its op.
+
+Ops that could not be written (a disk with not even its reserve left) stay in line, in their order, and are tried again:
+memory is then ahead of the log, and whoever waited has been told that nothing is certain.
+"""
+
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.partition import Contribution, Partition
+from headrace.broker.promise import Promise
+from headrace.broker.queue.cache import CacheView
+from headrace.broker.queue.outbox import Outbox, Place, sent, stored
+from headrace.broker.queue.receipt import Receipt
+from headrace.broker.queue.replay import replay_batch
+from headrace.broker.queue.steady import FoldClock
+from headrace.folds.queue.codec import encode_op
+from headrace.folds.queue.fold import Lease, QueueFold
+from headrace.folds.queue.image import fold_name, snapshot
+from headrace.folds.queue.op import Op
+from headrace.host.clock import Clock, Timer
+from headrace.log.partition_log import Incoming
+from headrace.log.snapshots import Snapshot
+from headrace.model.batch import read_header
+from headrace.model.errors import HeadraceError, StaleReceiptError
+from headrace.model.ids import Offset
+from headrace.model.message import Message
+from headrace.model.queue import Guarantee, QueueConfig
+from headrace.wire.kafka.records import encode_control_records
+
+_logger = logging.getLogger(__name__)
+
+_RETRY_MS = 1000
+# Acknowledgements whose receipts are remembered, so that a client that did not hear the answer may ask again.
+_ANSWERED_MAX = 4096
+# Messages whose time is over that are written down at a time.
+_EXPIRE_COUNT = 1000
+
+
+Told = Callable[[HeadraceError | None], None]
+
+
+class Awaiting(NamedTuple):
+    """Something that is told once everything below `end` is committed, or that it never will be."""
+
+    end: Offset
+    told: Told
+
+
+class PartitionQueue:
+    def __init__(
+        self,
+        *,
+        id: UUID,
+        partition: Partition,
+        fold: QueueFold,
+        now: FoldClock,
+        clock: Clock,
+        cache: CacheView,
+        on_visible: Callable[[], None],
+        on_dying: Callable[["PartitionQueue"], None],
+    ) -> None:
+        self.id = id
+        self.partition = partition
+        self.index = partition.id.partition
+        self.fold = fold
+        self.now = now
+        self.cache = cache
+        self._clock = clock
+        self._on_visible = on_visible
+        self._on_dying = on_dying
+        self._outbox = Outbox(fold)
+        self._ops: list[Op] = []
+        self._ops_told: list[Told] = []
+        self._writing: list[Op] = []
+        self._writing_told: list[Told] = []
+        self._awaiting: deque[Awaiting] = deque()
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._is_closed = False
+        # Leases that an earlier process took and the log has: only their receipts may be of an earlier epoch.
+        self._inherited = set(fold.leases.values)
+        self._answered: dict[tuple[int, int], None] = {}
+        self._name = fold_name(id)
+        self.duplicate_count = 0  # sends that were answered with an earlier one's place
+        # Nothing at or above is dropped from the log; set every few seconds (keeper.py).
+        self.clean_limit = Offset(0)
+        self.oldest: tuple[int, int] | None = None  # the oldest live message and when it was sent; likewise
+
+    # The partition's side.
+
+    def contribute(self) -> Contribution:
+        entries = []
+        if self._ops:
+            self._writing, self._ops = self._ops, []
+            self._writing_told, self._ops_told = self._ops_told, []
+            records = [encode_op(self.id, op) for op in self._writing]
+            batch = encode_control_records(records, timestamp_ms=self._writing[-1].at.wall_ms)
+            entries = [Incoming(read_header(batch), memoryview(batch))]
+        messages = self._outbox.build(wall_ms=self.now.now().wall_ms) if self._outbox else ()
+        return Contribution(entries, messages)
+
+    def contributed(self, entries: Sequence[Offset], messages: Sequence[Offset]) -> None:
+        for base in entries:
+            end = Offset(base + len(self._writing))
+            self.fold.reach(end)
+            for told in self._writing_told:
+                self._await(end, told)
+            self._writing, self._writing_told = [], []
+        for batch, base in zip(self._outbox.take_written(), messages, strict=True):
+            count = len(batch.messages)
+            self.fold.arrive(base, count, sent_ms=batch.sent_ms, properties=batch.properties)
+            self.fold.reach(Offset(base + count))
+            keep = self.cache.has_room
+            places = []
+            for at, message in enumerate(batch.messages):
+                offset = Offset(base + at)
+                places.append((batch.places[at], offset, False))
+                places += [(place, offset, True) for place in self._outbox.take_repeats(message)]
+                if keep and not message.headers:
+                    self.cache.add(stored(message, offset, batch.sent_ms))
+            self._await(Offset(base + count), self._answer_sent(places))
+        self._arm()
+
+    def refused(self, error: HeadraceError) -> None:
+        self._outbox.refuse(error)
+        told, self._writing_told = self._writing_told, []
+        self._ops, self._writing = self._writing + self._ops, []
+        for tell in told:
+            tell(error)
+        if self._ops and self.partition.log.broken is None:
+            self._clock.call_later(_RETRY_MS, self.partition.write_soon)
+
+    def written(self, batch: Incoming, base_offset: Offset) -> None:
+        replay_batch(self.fold, self.id, batch.header, batch.data, base_offset)
+        self._arm()
+
+    def advanced(self) -> None:
+        if self.partition.log.broken is not None:
+            self._fail_all()
+            return
+        awaiting, high_watermark = self._awaiting, self.partition.high_watermark
+        while awaiting and awaiting[0].end <= high_watermark:
+            awaiting.popleft().told(None)
+        self._on_visible()
+
+    def _fail_all(self) -> None:
+        try:
+            self.partition.log.check_usable()
+        except HeadraceError as error:
+            while self._awaiting:
+                self._awaiting.popleft().told(error)
+            self.refused(error)
+
+    def snapshot(self) -> Snapshot | None:
+        if self._ops or self._writing:
+            return None
+        self.fold.advance(self.now.now())
+        return Snapshot(self._name, self.fold.end_offset, snapshot(self.fold, self._name))
+
+    def open(self, config: QueueConfig) -> None:
+        """Begin, attached to a partition whose end the fold has reached."""
+        if self.fold.config != config:
+            self._write(self.fold.configure(config, now=self.now.now()))
+        self.tick()
+
+    def write_now(self) -> None:
+        """Have what was decided written before anything else happens."""
+        if (self._ops or self._outbox) and self.partition.log.broken is None:
+            self.partition.write_now()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.partition.detach()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.cache.clear()
+
+    # Sending.
+
+    def send(self, message: Message, place: Place) -> None:
+        """Take a message in; its place gets the outcome once that is committed."""
+        offset = self._outbox.add(message, place, now=self.now.now())
+        if offset is None:
+            self.partition.write_soon()
+        else:
+            self.duplicate_count += 1
+            self._await(Offset(offset + 1), self._answer_sent([(place, Offset(offset), True)]))
+
+    @property
+    def message_count(self) -> int:
+        """Messages that are not done, those on their way in included."""
+        fold = self.fold
+        return fold.visible_count + fold.leased_count + fold.delayed_count + self._outbox.count
+
+    def _answer_sent(self, places: list[tuple[Place, Offset, bool]]) -> Told:
+        def answer(error: HeadraceError | None) -> None:
+            for (gather, at), offset, is_duplicate in places:
+                gather.set(at, error or sent(self.index, offset, is_duplicate=is_duplicate))
+
+        return answer
+
+    # Leases.
+
+    def take(self, count_max: int, lease_ms: int) -> list[Lease]:
+        """Hand out what is visible and committed, at most so many."""
+        now = self.now.now()
+        upto = self.partition.high_watermark
+        if self.fold.config.guarantee is Guarantee.AT_MOST_ONCE:
+            handout = self.fold.take(count_max, upto=upto, now=now)
+        else:
+            handout = self.fold.lease(count_max, lease_ms, upto=upto, now=now)
+        if handout is None:
+            return []
+        if self._inherited:
+            self._inherited.difference_update(lease.offset for lease in handout.leases)
+        self._write(handout.op)
+        self._arm()
+        return handout.leases
+
+    def check_open(self) -> None:
+        self.partition.log.check_usable()
+
+    def check(self, receipt: Receipt) -> None:
+        """Refuse a receipt whose lease is over, or was taken by a process whose log had not got it yet."""
+        if receipt.epoch != self.partition.epoch and receipt.offset not in self._inherited:
+            raise StaleReceiptError(
+                "this lease was not on disk when the node stopped, and is forgotten; the message is handed out again"
+            )
+        self.fold.check(receipt.offset, receipt.attempt, now=self.now.now())
+
+    def holds(self, offset: int, attempt: int) -> bool:
+        try:
+            self.fold.check(offset, attempt, now=self.now.now())
+        except StaleReceiptError:
+            return False
+        return True
+
+    def acknowledge(self, held: Mapping[int, int], told: Told) -> None:
+        """End leases that were checked, offset to attempt; told when it is durable."""
+        for receipt in held.items():
+            self.cache.take(receipt[0])
+            self._answered[receipt] = None
+        while len(self._answered) > _ANSWERED_MAX:
+            del self._answered[next(iter(self._answered))]
+        self.decide(self.fold.acknowledge(tuple(held), now=self.now.now()), told)
+        # What was behind it in its key is free now.
+        self._on_visible()
+
+    def was_acknowledged(self, offset: int, attempt: int) -> bool:
+        """Whether this receipt did its work lately."""
+        return (offset, attempt) in self._answered
+
+    def extend(self, offset: int, lease_ms: int, told: Told | None = None) -> None:
+        self.decide(self.fold.extend((offset,), lease_ms, now=self.now.now()), told)
+
+    def release(self, offset: int, delay_ms: int | None, told: Told | None = None) -> None:
+        self.decide(self.fold.release((offset,), delay_ms, now=self.now.now()), told)
+
+    def give_back(self, leases: Sequence[Lease]) -> None:
+        """Release what was chosen for a consumer who is gone."""
+        now = self.now.now()
+        held = tuple(lease.offset for lease in leases if self.holds(lease.offset, lease.attempt))
+        if held:
+            self.decide(self.fold.release(held, 0, now=now))
+
+    def reject(self, offset: int, reason: str, told: Told) -> None:
+        self.decide(self.fold.reject(offset, reason, now=self.now.now()), told)
+
+    def drop_oldest(self, count: int) -> None:
+        if offsets := self.fold.oldest(count):
+            self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
+
+    def give_up(self, offsets: Sequence[int]) -> None:
+        """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""
+        live = tuple(offset for offset in offsets if self.fold.is_live(offset))
+        if live:
+            _logger.warning("messages that cannot be read are dropped", extra={"offsets": live[:10]})
+            self.decide(self.fold.expire(live, now=self.now.now()))
+
+    def decide(self, op: Op, told: Told | None = None) -> None:
+        """Write what the fold has decided, and see what follows from it."""
+        self._write(op, told)
+        self._arm()
+        if self.fold.dying(1):
+            self._on_dying(self)
+        self._on_visible()
+
+    # The queue's owner.
+
+    def configure(self, config: QueueConfig, told: Told) -> None:
+        self.decide(self.fold.configure(config, now=self.now.now()), told)
+
+    def purge(self, told: Told) -> None:
+        self.decide(self.fold.purge(self.partition.end_offset, now=self.now.now()), told)
+
+    def move_reader(self, name: str, offset: int, told: Told) -> None:
+        self.decide(self.fold.move_reader(name, offset, now=self.now.now()), told)
+
+    def remove_reader(self, name: str, told: Told) -> None:
+        self.decide(self.fold.remove_reader(name, now=self.now.now()), told)
+
+    def end_moved(self, offsets: Sequence[int], reason: str) -> None:
+        """Dead letters whose copies are committed."""
+        self.decide(self.fold.dead_letter(tuple(offsets), reason, now=self.now.now()))
+
+    async def end_redriven(self, offsets: Sequence[int]) -> None:
+        """Redriven messages whose copies are committed; returns when that is durable here too."""
+        promise: Promise[None] = Promise()
+        self.decide(
+            self.fold.move(tuple(offsets), now=self.now.now()),
+            lambda error: promise.keep(None) if error is None else promise.fail(error),
+        )
+        await promise
+
+    def expire_below(self, upto: Offset) -> None:
+        if self.fold.floor < upto:
+            self.decide(self.fold.expire_below(upto, now=self.now.now()))
+
+    def follow_start(self) -> None:
+        """Records were deleted below the log's start: those messages are gone."""
+        if self.partition.start_offset > self.fold.floor:
+            self.fold.raise_start(self.partition.start_offset)
+
+    def advanced_fold(self) -> QueueFold:
+        """The fold as of now."""
+        self.fold.advance(self.now.now())
+        return self.fold
+
+    # What of the log must stay (log/clean.py asks).
+
+    def limit(self) -> Offset:
+        return min(self.clean_limit, self.partition.high_watermark)
+
+    def live_count(self, start: Offset, end: Offset) -> int:
+        return self.fold.live_in(start, end)
+
+    def live_offsets(self, start: Offset, end: Offset) -> Sequence[int]:
+        return array("q", self.fold.live_offsets(start, end))
+
+    def tell_written(self, told: Told) -> None:
+        """Tell once everything that was decided so far is committed."""
+        if self._ops:
+            self._ops_told.append(told)
+        elif self._writing:
+            self._writing_told.append(told)
+        else:
+            self._await(self.partition.end_offset, told)
+
+    def _write(self, op: Op, told: Told | None = None) -> None:
+        self._ops.append(op)
+        if told is not None:
+            self._ops_told.append(told)
+        self.partition.write_soon()
+
+    def _await(self, end: Offset, told: Told) -> None:
+        if end <= self.partition.high_watermark:
+            told(None)
+        else:
+            self._awaiting.append(Awaiting(end, told))
+
+    # Time.
+
+    def _arm(self) -> None:
+        """Wake when the next lease ends, delay is over or message expires."""
+        now = self.now.now()
+        event = self.fold.next_event()
+        due = [at - clock_ms for at, clock_ms in zip(event, now, strict=True) if at is not None]
+        if not due or self._is_closed:
+            return
+        delay_ms = max(min(due), 0)
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._clock.call_later(delay_ms, self.tick)
+
+    def tick(self) -> None:
+        """Do what time has brought."""
+        self._timer = None
+        if self._is_closed or self.partition.log.broken is not None:
+            return
+        now = self.now.now()
+        self.fold.advance(now)
+        if expired := self.fold.expired(_EXPIRE_COUNT):
+            if self.fold.config.dead_letter_expired:
+                self._on_dying(self)
+            else:
+                self._write(self.fold.expire(tuple(expired), now=now))
+        if self.fold.dying(1):
+            self._on_dying(self)
+        self._on_visible()
+        self._arm()

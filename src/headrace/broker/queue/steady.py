@@ -1,0 +1,32 @@
+"""The two clocks of a queue's fold, which no jump of the wall clock disturbs (failure row 36).
+
+`wall_ms` is the time of day as of the node's start, carried on by monotonic time: what is due in an hour is due in an
+hour, whoever sets the machine's clock meanwhile. `lease_ms` runs on from the last value in the log, so that what a
+lease has written down is its remaining time, not its end: this clock stands still while nobody leads the partition.
+"""
+
+from headrace.folds.queue.instant import Instant
+from headrace.host.clock import Clock
+
+
+class SteadyClock:
+    """The steady time of day, one for a node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._shift_ms = clock.wall_ms() - clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.monotonic_ms() + self._shift_ms
+
+
+class FoldClock:
+    """Both clocks of one fold."""
+
+    def __init__(self, steady: SteadyClock, *, last_lease_ms: int) -> None:
+        self._steady = steady
+        self._lag_ms = steady.wall_ms() - last_lease_ms
+
+    def now(self) -> Instant:
+        wall_ms = self._steady.wall_ms()
+        return Instant(wall_ms - self._lag_ms, wall_ms)

@@ -1,0 +1,304 @@
+"""Queues through the broker: send, receive, acknowledge, and everything about leases."""
+
+from tests.broker.node import Node, batch, gathered, run
+from tests.broker.queue.world import NAME, QueueWorld, bodies_of
+
+from headrace.broker.queue.port import Extension, MessageState, Rejection
+from headrace.model.errors import InvalidReceiptError, StaleReceiptError, UnknownQueueError
+from headrace.model.message import Message, Sent
+from headrace.model.queue import Backoff
+from headrace.testing.clock import settle
+
+
+def test_what_is_sent_is_received_and_after_its_acknowledgement_is_gone() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        sent = await world.send(b"a", b"b")
+        assert [(one.id, one.is_duplicate) for one in sent] == [(f"0-{one.offset}", False) for one in sent]
+        messages = await world.receive()
+        assert bodies_of(messages) == [b"a", b"b"]
+        assert [message.id for message in messages] == [one.id for one in sent]
+        assert [message.attempt for message in messages] == [1, 1]
+        assert await world.receive() == []
+        assert await world.acknowledge(*messages) == [None, None]
+        await world.node.clock.elapse(60_000)
+        assert await world.receive() == []
+        counts = world.counts()
+        assert (counts.sent, counts.acknowledged, counts.visible, counts.leased) == (2, 2, 0, 0)
+
+    run(main())
+
+
+def test_a_message_reappears_when_its_lease_expires_and_its_old_receipt_is_stale() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (first,) = await world.receive(lease_ms=1000)
+        await world.node.clock.elapse(999)
+        assert await world.receive() == []
+        await world.node.clock.elapse(1)
+        (second,) = await world.receive(lease_ms=1000)
+        assert (second.attempt, second.id, second.first_received_ms) == (2, first.id, first.first_received_ms)
+        (outcome,) = await world.acknowledge(first)
+        assert isinstance(outcome, StaleReceiptError)
+        assert await world.acknowledge(second) == [None]
+
+    run(main())
+
+
+def test_a_waiting_receive_is_served_when_a_message_is_committed() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        waiting = world.queues.receive(NAME, count_max=1, wait_ms=20_000)
+        await settle()
+        assert not waiting.promise.done()
+        await world.send(b"a")
+        await settle()
+        assert bodies_of(waiting.promise.result()) == [b"a"]
+
+    run(main())
+
+
+def test_a_waiting_receive_gets_what_a_lease_or_a_delay_gives_back_and_ends_by_itself() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"delayed", delay_ms=5000)
+        waiting = world.queues.receive(NAME, count_max=1, wait_ms=20_000)
+        await world.node.clock.elapse(4999)
+        assert not waiting.promise.done()
+        await world.node.clock.elapse(1)
+        assert bodies_of(waiting.promise.result()) == [b"delayed"]
+        empty = world.queues.receive(NAME, count_max=1, wait_ms=20_000)
+        await world.node.clock.elapse(20_000)
+        assert empty.promise.result() == []
+
+    run(main())
+
+
+def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        waiting = [world.queues.receive(NAME, count_max=1, wait_ms=20_000) for _ in range(3)]
+        waiting[1].cancel()
+        await world.send(b"a")
+        await world.send(b"b")
+        await settle()
+        assert bodies_of(waiting[0].promise.result()) == [b"a"]
+        assert bodies_of(waiting[2].promise.result()) == [b"b"]
+
+    run(main())
+
+
+def test_a_queue_over_several_partitions_looks_like_one() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=4)
+        for number in range(20):
+            await world.send(b"%d" % number)
+        messages = await world.receive(100)
+        assert sorted(int(message.body) for message in messages) == list(range(20))
+        assert len({message.partition for message in messages}) == 4
+        assert await world.acknowledge(*messages) == [None] * 20
+        waiting = world.queues.receive(NAME, count_max=1, wait_ms=20_000)
+        await world.send(b"last")
+        await settle()
+        assert bodies_of(waiting.promise.result()) == [b"last"]
+
+    run(main())
+
+
+def test_leases_and_attempts_survive_a_restart() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee="exactly_once")
+        await world.send(b"a", b"b")
+        (first,) = await world.receive(1, lease_ms=10_000)
+        await world.node.clock.elapse(4000)
+        await world.node.restart()
+        assert await world.bodies() == [b"b"]
+        await world.node.clock.elapse(5999)
+        assert await world.bodies() == []
+        assert await world.acknowledge(first) == [None]
+
+    run(main())
+
+
+def test_the_time_that_a_node_is_down_is_nobodys_lease_time() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee="exactly_once")
+        await world.send(b"a")
+        (message,) = await world.receive(1, lease_ms=10_000)
+        await world.node.queues.stop()
+        world.node.abandon()
+        world.node.clock.advance(3_600_000)
+        world.node.clock.jump_wall(86_400_000)
+        await world.node.start()
+        assert await world.bodies() == []
+        assert await world.acknowledge(message) == [None]
+
+    run(main())
+
+
+def test_forged_and_foreign_receipts_are_refused() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.create("other")
+        await world.send(b"a")
+        (message,) = await world.receive()
+        forged = message.receipt[:-2] + ("AA" if message.receipt[-2:] != "AA" else "BB")
+        for receipt in (forged, "", "x" * 40, "é" * 40, message.receipt + "A"):
+            (outcome,) = await world.queues.acknowledge(NAME, [receipt])
+            assert isinstance(outcome, InvalidReceiptError)
+        (outcome,) = await world.queues.acknowledge("other", [message.receipt])
+        assert isinstance(outcome, InvalidReceiptError)
+        assert await world.acknowledge(message, message) == [None, None]
+        assert await world.acknowledge(message) == [None]  # said again by somebody who did not hear the answer
+
+    run(main())
+
+
+def test_leases_are_extended_released_and_rejected() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(lease_ms=1000)
+        await world.send(b"a", b"b", b"c")
+        a, b, c = await world.receive()
+        assert await world.queues.extend(NAME, [Extension(a.receipt, 60_000)]) == [None]
+        assert await world.release(b, delay_ms=500) == [None]
+        assert await world.queues.reject(NAME, [Rejection(c.receipt, "not json")]) == [None]
+        assert await world.bodies() == []
+        await world.node.clock.elapse(500)
+        assert await world.bodies() == [b"b"]
+        (dead,) = await world.receive(queue="orders-dead")
+        headers = {name: value.decode() for name, value in dead.headers}
+        assert dead.body == b"c"
+        assert dead.id == c.id
+        assert headers["headrace-dead-reason"] == "not json"
+        assert headers["headrace-dead-source"] == NAME
+        assert headers["headrace-dead-attempts"] == "1"
+        assert world.counts().dead_lettered == 1
+
+    run(main())
+
+
+def test_a_message_is_a_dead_letter_after_its_deliveries_and_a_redrive_brings_it_back() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=2, backoff=Backoff(first_ms=100, last_ms=100))
+        await world.send(b"poison", priority=7)
+        for attempt in (1, 2):
+            (message,) = await world.receive(lease_ms=1000)
+            assert message.attempt == attempt
+            await world.node.clock.elapse(1100)
+        assert await world.bodies() == []
+        assert world.counts().dead_lettered == 1
+        assert world.counts("orders-dead").visible == 1
+        assert world.queues.dead_letter_sources("orders-dead") == [NAME]
+        redrive = await world.queues.redrive("orders-dead")
+        await world.node.clock.elapse(2000)
+        (progress,) = world.queues.redrives("orders-dead")
+        assert (progress.id, progress.state.value, progress.moved) == (redrive.id, "completed", 1)
+        (again,) = await world.receive()
+        assert (again.body, again.attempt, again.priority, again.id) == (b"poison", 1, 7, message.id)
+        assert not [name for name, _ in again.headers if name.startswith("headrace-dead")]
+
+    run(main())
+
+
+def test_the_highest_priority_comes_first_and_within_one_the_oldest() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        for body, priority in ((b"low", 0), (b"mid-1", 5), (b"high", 9), (b"mid-2", 5)):
+            await world.send(body, priority=priority)
+        assert await world.bodies() == [b"high", b"mid-1", b"mid-2", b"low"]
+
+    run(main())
+
+
+def test_an_ordered_queue_hands_out_each_key_in_order_and_blocks_it_meanwhile() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(ordered=True)
+        for body, key in ((b"a1", b"a"), (b"a2", b"a"), (b"b1", b"b")):
+            await world.send(body, key=key)
+        (first,) = await world.receive(1)
+        assert first.body == b"a1"
+        assert await world.bodies() == [b"b1"]
+        why = await world.queues.explain(NAME, key=b"a")
+        assert (why.state, why.offset, why.waiting) == (MessageState.LEASED, first.offset, 1)
+        await world.acknowledge(first)
+        assert await world.bodies() == [b"a2"]
+
+    run(main())
+
+
+def test_a_duplicate_gets_the_first_ones_answer_and_is_not_delivered() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        first, _, again = await world.queues.send(
+            NAME, [Message(b"a", deduplication_id="1"), Message(b"b"), Message(b"a", deduplication_id="1")]
+        )
+        assert (again.offset, again.is_duplicate, first.is_duplicate) == (first.offset, True, False)
+        (later,) = await world.send(b"a", deduplication_id="1")
+        assert later == Sent(first.id, 0, first.offset, True)
+        await world.acknowledge(*await world.receive())
+        await world.node.restart()
+        (later,) = await world.send(b"a", deduplication_id="1")
+        assert later.is_duplicate
+        assert await world.bodies() == []
+        await world.node.clock.elapse(5 * 60_000)
+        (fresh,) = await world.send(b"a", deduplication_id="1")
+        assert not fresh.is_duplicate
+
+    run(main())
+
+
+def test_what_kafka_producers_write_is_in_the_queue_too() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        partition = world.node.broker.partition(NAME, 0)
+        await gathered([partition.append(batch(b"x", b"y", codec=1))])
+        assert await world.bodies() == [b"x", b"y"]
+        await world.send(b"z")
+        assert await world.node.values(NAME) == [b"x", b"y", b"z"]
+
+    run(main())
+
+
+def test_the_first_send_makes_a_queue_and_a_receive_does_not() -> None:
+    async def main() -> None:
+        node = Node()
+        await node.start()
+        receive = node.queues.receive("new", count_max=1)
+        assert isinstance(receive.promise.exception(), UnknownQueueError)
+        both = [node.queues.send("new", [Message(b"%d" % number)]) for number in range(2)]
+        for promise in both:
+            assert isinstance((await promise)[0], Sent)
+        assert node.queues.names() == ["new"]
+        assert node.queues.describe("new").counts.visible == 2
+
+    run(main())
+
+
+def test_purge_drops_what_is_there_in_any_state() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a", b"b")
+        await world.send(b"c", delay_ms=1000)
+        (leased,) = await world.receive(1)
+        assert await world.queues.purge(NAME) == 3
+        await world.send(b"d")
+        assert await world.bodies() == [b"d"]
+        (outcome,) = await world.acknowledge(leased)
+        assert isinstance(outcome, StaleReceiptError)
+
+    run(main())
+
+
+def test_a_deleted_queue_is_gone_with_its_messages_and_its_waiting_consumers_are_told() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        await world.receive()
+        waiting = world.queues.receive(NAME, count_max=1, wait_ms=20_000)
+        await world.queues.delete(NAME)
+        assert isinstance(waiting.promise.exception(), UnknownQueueError)
+        await world.queues.create(NAME)
+        assert await world.bodies() == []
+
+    run(main())
