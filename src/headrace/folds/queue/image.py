@@ -1,6 +1,6 @@
 """A queue's state as bytes: the same state gives the same bytes, whatever way led to it.
 
-Sets of offsets are brought to their smallest form before they are written, since the form that they have in memory
+Sets of offsets are written in a form that follows from their members, since the form that they have in memory
 tells their history. What follows from the rest is left out: which messages are ready, which of them are visible.
 
 Whoever takes a snapshot lets time pass first, and has appended every decision. A snapshot saves time and nothing
@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
-from headrace.folds.queue.places import Counts, make_shelf
+from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
@@ -25,6 +25,9 @@ from headrace.model.queue import QueueConfig
 
 _STATE_VERSION = 1
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
+_RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
+_AS_RUNS = b"r"
+_AS_SET = b"s"
 
 _Packed = tuple[bytes, bytes]  # offsets, eight bytes each; a packed integer for each
 _Ids = list[tuple[bytes, int, int]]
@@ -101,10 +104,10 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     fold = QueueFold(image.config, end_offset=state.end_offset)
     fold.now, fold.noted, fold.arrived_end, fold.counts = image.now, image.noted, image.arrived_end, image.counts
     fold.readers = dict(image.readers)
-    fold.live |= BitMap64.deserialize(image.live)
-    fold.delayed |= BitMap64.deserialize(image.delayed)
-    fold.lapsed |= BitMap64.deserialize(image.lapsed)
-    fold.overdue |= BitMap64.deserialize(image.overdue)
+    _load_set(fold.live, image.live)
+    _load_set(fold.delayed, image.delayed)
+    _load_set(fold.lapsed, image.lapsed)
+    _load_set(fold.overdue, image.overdue)
     _load(fold.leases, image.leases)
     _load(fold.rests, image.rests)
     _load(fold.lives, image.lives)
@@ -115,20 +118,39 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
         for id_, offset, until_ms in ids:
             remembered.add(id_, offset, until_ms)
-    fold.shelf = make_shelf(image.config, fold.live)
+    others = {priority: BitMap64() for priority, _ in image.priorities}
+    for priority, members in image.priorities:
+        _load_set(others[priority], members)
     fold.shelf.load(
         [LaneImage(key, turn, _load_offsets(offsets)) for key, turn, offsets in image.lanes],
         fold.ready_offsets(),
-        {priority: BitMap64.deserialize(members) for priority, members in image.priorities},
+        others,
     )
     fold.shelf.turn = image.turn
     return fold
 
 
 def _dump_set(offsets: BitMap64) -> bytes:
-    smallest = offsets.copy()
-    smallest.run_optimize()
-    return smallest.serialize()
+    following = offsets.shift(1)
+    starts = offsets - following
+    if len(starts) <= _RUNS_MAX:
+        return _AS_RUNS + starts.to_array().tobytes() + (following - offsets).to_array().tobytes()
+    # Made anew from its members, since a set's form is otherwise its history: of two forms of one size it keeps the
+    # one that it has.
+    fresh = BitMap64(offsets.to_array())
+    fresh.run_optimize()
+    return _AS_SET + fresh.serialize()
+
+
+def _load_set(offsets: BitMap64, data: bytes) -> None:
+    """Add to a set what was written of one."""
+    if data[:1] == _AS_SET:
+        offsets |= BitMap64.deserialize(data[1:])
+        return
+    bounds = _load_offsets(data[1:])
+    half = len(bounds) // 2
+    for start, end in zip(bounds[:half], bounds[half:], strict=True):
+        offsets.add_range(start, end)
 
 
 def _dump_offsets(offsets: Iterable[int]) -> bytes:

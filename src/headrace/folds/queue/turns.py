@@ -140,7 +140,7 @@ class FairShelf(Shelf):
         members: dict[bytes, list[int]] = {key: [] for key in self._parties}
         for offset, party in self._party_of.items():
             members[party.key].append(offset)
-        yield LaneImage(KEYLESS, self._keyless.turn, ())
+        yield LaneImage(KEYLESS, self._keyless.turn, [])
         for party in sorted(self._parties.values(), key=lambda party: party.turn):
             yield LaneImage(party.key, party.turn, sorted(members[party.key]))
 

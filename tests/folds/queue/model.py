@@ -1,0 +1,229 @@
+"""A queue as its documentation describes it, one plain object a message, with no thought for speed or memory."""
+
+from dataclasses import dataclass, field
+
+from headrace.folds.queue.arrival import Properties
+from headrace.folds.queue.instant import BEGINNING, Instant
+from headrace.folds.queue.op import (
+    Acked,
+    Configured,
+    DeadLettered,
+    Dropped,
+    Expired,
+    Extended,
+    Leased,
+    Moved,
+    Op,
+    Purged,
+    Rejected,
+    Released,
+)
+from headrace.folds.queue.state import MOVES_REMEMBERED_MS
+from headrace.model.queue import PRIORITY_DEFAULT, QueueConfig
+
+GONE = ("acknowledged", "dead_lettered", "expired", "dropped", "purged")
+
+
+@dataclass
+class Message:
+    offset: int
+    key: bytes | None
+    priority: int
+    state: str  # ready, delayed, leased, dying, overdue, or how it ended
+    due_ms: int = 0
+    expires_ms: int | None = None
+    is_lapsed: bool = False
+    attempt: int = 0
+    first_ms: int = 0
+    lease_end_ms: int = 0
+    lease_end_wall_ms: int = 0
+    reason: str = ""
+
+    @property
+    def is_live(self) -> bool:
+        return self.state not in GONE
+
+
+@dataclass
+class Remembered:
+    offset: int
+    until_ms: int | None  # None: not yet dated
+
+
+@dataclass
+class Model:
+    config: QueueConfig
+    messages: dict[int, Message] = field(default_factory=dict)
+    now: Instant = BEGINNING
+    noted: Instant = BEGINNING
+    ids: dict[bytes, Remembered] = field(default_factory=dict)
+    moves: dict[bytes, Remembered] = field(default_factory=dict)
+    turns: dict[bytes, int] = field(default_factory=dict)  # of keys with live messages; b"" of those without a key
+    turn: int = 0
+
+    # What happens.
+
+    def arrive(self, offset: int, own: Properties, sent_ms: int) -> None:
+        config = self.config
+        if own.move_id is not None:
+            move = self.moves.get(own.move_id)
+            if move is not None and (move.until_ms is None or move.until_ms > self.noted.lease_ms):
+                return
+            self.moves[own.move_id] = Remembered(offset, None)
+        if own.deduplication_id is not None and config.deduplication_window_ms:
+            known = self.ids.get(own.deduplication_id)
+            if own.move_id is None and known is not None and (known.until_ms or 0) > sent_ms:
+                return
+            self.ids[own.deduplication_id] = Remembered(offset, sent_ms + config.deduplication_window_ms)
+        due_ms = sent_ms + config.delay_ms if own.due_ms is None else own.due_ms
+        expires_ms = own.expires_ms
+        if expires_ms is None and config.ttl_ms is not None:
+            expires_ms = sent_ms + config.ttl_ms
+        state = "delayed" if due_ms > sent_ms else "ready"
+        key = own.key if config.ordered or config.fair else None
+        if config.fair and key and key not in self.turns:
+            self.turn += 1
+            self.turns[key] = self.turn
+        self.messages[offset] = Message(offset, key, own.priority, state, due_ms, expires_ms)
+
+    def advance(self, now: Instant) -> None:
+        self.now = now = Instant(max(now.lease_ms, self.now.lease_ms), max(now.wall_ms, self.now.wall_ms))
+        for message in self.messages.values():
+            if not message.is_live:
+                continue
+            if message.state == "leased" and message.lease_end_ms <= now.lease_ms:
+                self._return(message, message.lease_end_wall_ms, None)
+            if message.expires_ms is not None and message.expires_ms <= now.wall_ms:
+                message.is_lapsed = True
+            if message.state == "delayed" and message.due_ms <= now.wall_ms:
+                message.state = "ready"
+            if message.is_lapsed and message.state in ("ready", "delayed"):
+                message.state = "overdue"
+
+    def _return(self, message: Message, ended_ms: int, delay_ms: int | None) -> None:
+        config = self.config
+        if config.max_deliveries is not None and message.attempt >= config.max_deliveries:
+            message.state = "dying"
+            return
+        if delay_ms is None:
+            delay_ms = config.backoff.delay_ms(message.attempt) if config.backoff is not None else 0
+        message.state = "delayed" if delay_ms else "ready"
+        message.due_ms = ended_ms + delay_ms
+        if message.is_lapsed:
+            message.state = "overdue"
+
+    def apply(self, op: Op) -> None:
+        self.advance(op.at)
+        self._note(op.at)
+        match op:
+            case Leased():
+                for message in self._those(op.offsets):
+                    self._take_turn(message)
+                    message.state = "leased"
+                    message.attempt += 1
+                    message.first_ms = op.at.wall_ms if message.attempt == 1 else message.first_ms
+                self._hold(op)
+            case Extended():
+                self._hold(op)
+            case Released():
+                for message in self._those(op.offsets):
+                    self._return(message, op.at.wall_ms, op.delay_ms)
+            case Rejected():
+                self.messages[op.offset].state = "dying"
+                self.messages[op.offset].reason = op.reason
+            case Acked():
+                for message in self._those(op.offsets):
+                    if message.state == "ready":
+                        self._take_turn(message)
+                self._end(list(op.offsets), "acknowledged")
+            case DeadLettered() | Moved():
+                self._end(list(op.offsets), "dead_lettered")
+            case Dropped():
+                self._end(list(op.offsets), "dropped")
+            case Expired():
+                self._end([*op.offsets, *(offset for offset in self.messages if offset < op.upto)], "expired")
+            case Purged():
+                self._end([offset for offset in self.messages if offset < op.upto], "purged")
+            case Configured():
+                self.config = op.config
+            case _:
+                pass
+
+    def _note(self, at: Instant) -> None:
+        self.noted = at
+        self.ids = {id_: known for id_, known in self.ids.items() if (known.until_ms or 0) > at.wall_ms}
+        for move in self.moves.values():
+            if move.until_ms is None:
+                move.until_ms = at.lease_ms + MOVES_REMEMBERED_MS
+
+    def _those(self, offsets: tuple[int, ...]) -> list[Message]:
+        return [self.messages[offset] for offset in offsets if self.messages[offset].is_live]
+
+    def _hold(self, op: Leased | Extended) -> None:
+        for message in self._those(op.offsets):
+            message.lease_end_ms = op.at.lease_ms + op.length_ms
+            message.lease_end_wall_ms = op.at.wall_ms + op.length_ms
+
+    def _take_turn(self, message: Message) -> None:
+        self.turn += 1
+        self.turns[message.key or b""] = self.turn
+
+    def _end(self, offsets: list[int], state: str) -> None:
+        for offset in offsets:
+            if offset in self.messages and self.messages[offset].is_live:
+                self.messages[offset].state = state
+        alive = {message.key for message in self.live()}
+        self.turns = {key: turn for key, turn in self.turns.items() if key == b"" or key in alive}
+
+    # What may be asked.
+
+    def live(self) -> list[Message]:
+        return [message for message in self.messages.values() if message.is_live]
+
+    def count(self, state: str) -> int:
+        return sum(message.state == state for message in self.messages.values())
+
+    def visible(self) -> list[Message]:
+        """In order of offset."""
+        return [message for message in self.live() if message.state == "ready" and self.front_of(message) is message]
+
+    def front_of(self, message: Message) -> Message:
+        if message.key is None or not self.config.ordered:
+            return message
+        return next(other for other in self.live() if other.key == message.key)
+
+    def choose(self, count_max: int, upto: int) -> list[int]:
+        """Which messages one receive gets."""
+        if self.config.fair:
+            return self._choose_in_turns(count_max, upto)
+        chosen: list[int] = []
+        for front in sorted(self.visible(), key=lambda message: (-message.priority, message.offset)):
+            for message in self._from_the_front(front):
+                if message.state != "ready" or message.offset >= upto or len(chosen) == count_max:
+                    break
+                chosen.append(message.offset)
+        return chosen
+
+    def _from_the_front(self, front: Message) -> list[Message]:
+        if front.key is None or not self.config.ordered:
+            return [front]
+        return [message for message in self.live() if message.key == front.key]
+
+    def _choose_in_turns(self, count_max: int, upto: int) -> list[int]:
+        turns, turn = {b"": 0, **self.turns}, self.turn
+        ready = [message for message in self.visible() if message.offset < upto]
+        chosen: list[int] = []
+        while ready and len(chosen) < count_max:
+            best = min(ready, key=lambda message: (turns[message.key or b""], -message.priority, message.offset))
+            turn += 1
+            turns[best.key or b""] = turn
+            ready.remove(best)
+            chosen.append(best.offset)
+        return chosen
+
+    def find_duplicate(self, id_: bytes, wall_ms: int) -> int | None:
+        known = self.ids.get(id_)
+        return known.offset if known is not None and (known.until_ms or 0) > wall_ms else None
+
+
+PLAIN = Properties(priority=PRIORITY_DEFAULT)

@@ -1,0 +1,350 @@
+"""Whatever is sent, received, acknowledged and restarted: the fold does what a plain model of a queue does."""
+
+import os
+from uuid import UUID
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.folds.queue.model import PLAIN, Message, Model
+
+from headrace.folds.queue.arrival import Properties
+from headrace.folds.queue.codec import decode_op, encode_op
+from headrace.folds.queue.fold import QueueFold
+from headrace.folds.queue.image import fold_name, restore, snapshot
+from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.invariant import check_invariants
+from headrace.folds.queue.op import Op
+from headrace.folds.queue.view import facts, state_of
+from headrace.model.errors import StaleReceiptError, TooManyLeasedError
+from headrace.model.queue import Backoff, QueueConfig
+
+QUEUE = UUID("6f2b6a52-3a1d-4f9e-9c57-3d1f6a2b7c80")
+NAME = fold_name(QUEUE)
+STATES = {"ready": ("visible", "blocked"), "overdue": ("dying",)}
+
+kinds = st.sampled_from([{}, {"ordered": True}, {"ordered": True}, {"fair": True}])
+configs = st.builds(
+    lambda kind, **rest: QueueConfig(**kind, **rest),
+    kinds,
+    max_deliveries=st.sampled_from([None, 1, 2, 3]),
+    backoff=st.sampled_from([None, None, Backoff(first_ms=50, last_ms=120)]),
+    delay_ms=st.sampled_from([0, 0, 0, 40]),
+    ttl_ms=st.sampled_from([None, None, 200]),
+    deduplication_window_ms=st.sampled_from([0, 300]),
+    leased_max=st.sampled_from([3, 1000, 1000]),
+)
+properties = st.builds(
+    lambda delay_ms, ttl_ms, **rest: (delay_ms, ttl_ms, Properties(**rest)),
+    st.sampled_from([None, None, 0, 30, 500]),
+    st.sampled_from([None, None, None, 60, 400]),
+    priority=st.sampled_from([5, 5, 5, 9, 0]),
+    key=st.sampled_from([None, b"a", b"a", b"b", b"c"]),
+    deduplication_id=st.sampled_from([None, None, None, b"x", b"y"]),
+    move_id=st.sampled_from([None, None, None, None, b"m"]),
+)
+spans = st.sampled_from([0, 1, 10, 40, 100, 300])
+which = st.integers(0, 30)
+
+Arrival = tuple[int, int, int, dict[int, Properties]]  # base offset, count, sent, properties
+Entry = tuple[int, bytes]
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A fold, a model, and the log that both follow from."""
+
+    @initialize(config=configs)
+    def start(self, config: QueueConfig) -> None:
+        self.config = config
+        self.fold = QueueFold(config)
+        self.model = Model(config)
+        self.log: list[tuple[int, Arrival | Entry]] = []  # with the offset at which the batch ends
+        self.now = Instant(1_000, 50_000)
+        self.end = 0
+        self.snapshots: list[tuple[int, bytes]] = []
+        self.receipts: list[tuple[int, int]] = []  # every one that was ever given out
+        self.acknowledged: set[int] = set()
+
+    # What senders do.
+
+    @rule(count=st.integers(1, 4), wishes=st.dictionaries(st.integers(0, 3), properties, max_size=4), late_ms=spans)
+    def send(self, count: int, wishes: dict[int, tuple[int | None, int | None, Properties]], late_ms: int) -> None:
+        sent_ms = self.now.wall_ms - late_ms
+        own = {
+            index: wish._replace(
+                due_ms=None if delay_ms is None else sent_ms + delay_ms,
+                expires_ms=None if ttl_ms is None else sent_ms + ttl_ms,
+            )
+            for index, (delay_ms, ttl_ms, wish) in wishes.items()
+            if index < count
+        }
+        arrival = (self.end, count, sent_ms, own)
+        self.end += count
+        self.log.append((self.end, arrival))
+        known = set(self.model.messages)
+        play(self.model, arrival)
+        arrived = set(self.model.messages) - known
+        base, _, _, _ = arrival
+        duplicates = self.fold.arrive(base, count, sent_ms=sent_ms, properties=own)
+        assert set(duplicates) == set(range(base, base + count)) - arrived
+
+    # What consumers do.
+
+    @rule(count=st.integers(1, 5), length_ms=st.sampled_from([0, 20, 100, 1000]), lag=st.integers(0, 3))
+    def receive(self, count: int, length_ms: int, lag: int) -> None:
+        self.model.advance(self.now)
+        upto = self.end - lag
+        room = self.fold.config.leased_max - self.model.count("leased")
+        expected = self.model.choose(min(count, room), upto) if room > 0 else []
+        try:
+            handout = self.fold.lease(count, length_ms, upto=upto, now=self.now)
+        except TooManyLeasedError:
+            assert room <= 0
+            return
+        assert room > 0
+        if handout is None:
+            assert expected == []
+            return
+        assert [lease.offset for lease in handout.leases] == expected
+        assert self.acknowledged.isdisjoint(expected)
+        self.written(handout.op)
+        for lease in handout.leases:
+            message = self.model.messages[lease.offset]
+            assert (lease.attempt, lease.first_ms) == (message.attempt, message.first_ms)
+            assert (lease.offset, lease.attempt) not in self.receipts
+            self.receipts.append((lease.offset, lease.attempt))
+
+    @rule(count=st.integers(1, 3))
+    def receive_at_most_once(self, count: int) -> None:
+        self.model.advance(self.now)
+        expected = self.model.choose(count, self.end)
+        handout = self.fold.take(count, upto=self.end, now=self.now)
+        assert ([] if handout is None else [lease.offset for lease in handout.leases]) == expected
+        if handout is not None:
+            self.written(handout.op)
+            self.acknowledged.update(expected)
+
+    @precondition(lambda self: self.receipts)
+    @rule(first=which, count=st.integers(1, 4))
+    def acknowledge(self, first: int, count: int) -> None:
+        offsets = self.held(first, count)
+        self.written(self.fold.acknowledge(offsets, now=self.now))
+        self.acknowledged.update(offsets)
+
+    @precondition(lambda self: self.receipts)
+    @rule(first=which, count=st.integers(1, 2), delay_ms=st.sampled_from([None, 0, 70]))
+    def release(self, first: int, count: int, delay_ms: int | None) -> None:
+        self.written(self.fold.release(self.held(first, count), delay_ms, now=self.now))
+
+    @precondition(lambda self: self.receipts)
+    @rule(first=which, length_ms=st.sampled_from([0, 5, 150, 2000]))
+    def extend(self, first: int, length_ms: int) -> None:
+        self.written(self.fold.extend(self.held(first, 2), length_ms, now=self.now))
+
+    @precondition(lambda self: self.receipts)
+    @rule(first=which)
+    def reject(self, first: int) -> None:
+        for offset in self.held(first, 1):
+            self.written(self.fold.reject(offset, "no good", now=self.now))
+
+    # What the queue's driver does.
+
+    @rule(count=st.integers(1, 3))
+    def bury(self, count: int) -> None:
+        self.fold.advance(self.now)
+        dying = self.fold.dying(count)
+        for one in dying:
+            message = self.model.messages[one.offset]
+            limit = self.fold.config.max_deliveries
+            assert one.history.attempts == message.attempt >= 1
+            assert one.reason or limit is None or message.attempt >= 1
+        if dying:
+            self.written(self.fold.dead_letter([one.offset for one in dying], "used up", now=self.now))
+
+    @rule(count=st.integers(1, 3))
+    def expire(self, count: int) -> None:
+        self.fold.advance(self.now)
+        self.written(self.fold.expire(self.fold.expired(count), now=self.now))
+
+    @rule(count=st.integers(1, 2), is_move=st.booleans())
+    def drop_or_move_the_oldest(self, count: int, is_move: bool) -> None:
+        self.fold.advance(self.now)
+        oldest = self.fold.oldest(count)
+        self.model.advance(self.now)
+        free = [message.offset for message in self.model.live() if message.state not in ("leased", "dying")]
+        assert oldest == free[:count]
+        op = self.fold.move(oldest, now=self.now) if is_move else self.fold.drop(oldest, now=self.now)
+        self.written(op)
+
+    @rule(back=st.integers(0, 6), is_retention=st.booleans())
+    def cut(self, back: int, is_retention: bool) -> None:
+        upto = max(self.end - back, 0)
+        op = self.fold.expire_below(upto, now=self.now) if is_retention else self.fold.purge(upto, now=self.now)
+        self.written(op)
+
+    @rule(config=configs)
+    def configure(self, config: QueueConfig) -> None:
+        # Whether keys are obeyed is chosen when a queue is made: another test is about a change of that.
+        config = msgspec.structs.replace(config, ordered=self.config.ordered, fair=self.config.fair)
+        self.written(self.fold.configure(config, now=self.now))
+
+    @rule()
+    def tick(self) -> None:
+        self.written(self.fold.tick(self.now))
+
+    @rule(name=st.sampled_from(["spark", "mirror"]), back=st.integers(0, 5), is_removed=st.booleans())
+    def read(self, name: str, back: int, is_removed: bool) -> None:
+        if is_removed:
+            self.written(self.fold.remove_reader(name, now=self.now))
+            assert name not in self.fold.readers
+        else:
+            offset = self.end - back
+            self.written(self.fold.move_reader(name, offset, now=self.now))
+            assert self.fold.readers[name] == offset
+
+    # What time and machines do.
+
+    @rule(lease_ms=spans, wall_ms=st.sampled_from([-50, 0, 1, 10, 40, 100, 300]), is_long=st.integers(0, 9))
+    def wait(self, lease_ms: int, wall_ms: int, is_long: int) -> None:
+        hour_ms = 3_600_000 if is_long == 0 else 0
+        self.now = Instant(self.now.lease_ms + lease_ms + hour_ms, self.now.wall_ms + wall_ms)
+        self.fold.advance(self.now)
+        self.model.advance(self.now)
+
+    @rule()
+    def take_snapshot(self) -> None:
+        self.fold.advance(self.now)
+        self.snapshots.append((len(self.log), snapshot(self.fold, NAME)))
+
+    @rule(back=st.integers(0, 5))
+    def replay(self, back: int) -> None:
+        """A replay ends in the same bytes, from any snapshot and from none."""
+        self.fold.advance(self.now)
+        now = self.fold.now
+        replayed = self.replayed(back)
+        replayed.advance(now)
+        assert snapshot(replayed, NAME) == snapshot(self.fold, NAME)
+        self.fold = replayed
+
+    @rule(back=st.integers(0, 5), down_ms=spans)
+    def crash(self, back: int, down_ms: int) -> None:
+        """Nobody knows what time it was: the lease clock goes on from the last entry, or the last snapshot used."""
+        self.fold = self.replayed(back)
+        self.now = Instant(self.fold.last_lease_ms, self.now.wall_ms + down_ms)
+        start, base = self.start_of(back)
+        self.model = Model(self.config)
+        for _, entry in self.log[:start]:
+            play(self.model, entry)
+        if base is not None:
+            self.model.advance(restore(base, name=NAME).now)
+        for _, entry in self.log[start:]:
+            play(self.model, entry)
+        self.snapshots = [(count, data) for count, data in self.snapshots if data == base]
+        # Leases that were over may be held again; a receipt that is given out now may be one of before.
+        self.receipts = [
+            (message.offset, attempt)
+            for message in self.model.messages.values()
+            for attempt in range(1, message.attempt + 1)
+        ]
+
+    def start_of(self, back: int) -> tuple[int, bytes | None]:
+        return self.snapshots[-back] if 0 < back <= len(self.snapshots) else (0, None)
+
+    def replayed(self, back: int) -> QueueFold:
+        start, data = self.start_of(back)
+        fold = QueueFold(self.config) if data is None else restore(data, name=NAME)
+        for end, entry in self.log[start:]:
+            play(fold, entry)
+            fold.reach(end)
+        return fold
+
+    # What must hold.
+
+    @invariant()
+    def the_fold_says_what_the_model_says(self) -> None:
+        if not hasattr(self, "fold"):
+            return
+        self.fold.advance(self.now)
+        self.model.advance(self.now)
+        check_invariants(self.fold)
+        for message in self.model.messages.values():
+            self.agree(message)
+        assert [message.offset for message in self.model.live()] == list(self.fold.live)
+        counts = self.fold.counts
+        assert counts.sent == len(self.model.messages)
+        for ending in ("acknowledged", "dead_lettered", "expired", "dropped", "purged"):
+            assert getattr(counts, ending) == self.model.count(ending), ending
+        for id_ in (b"x", b"y"):
+            wall_ms = self.now.wall_ms
+            assert self.fold.find_duplicate(id_, now=self.now) == self.model.find_duplicate(id_, wall_ms)
+        self.one_valid_receipt_at_most()
+
+    def agree(self, message: Message) -> None:
+        state = state_of(self.fold, message.offset)
+        if state is None:
+            assert not message.is_live
+            return
+        assert state.value in STATES.get(message.state, (message.state,))
+        if message.state == "ready":
+            assert (state.value == "visible") == (self.model.front_of(message) is message)
+        known = facts(self.fold, message.offset)
+        assert known is not None
+        assert (known.attempts, known.priority, known.expires_ms) == (
+            message.attempt,
+            message.priority,
+            None if message.is_lapsed else message.expires_ms,
+        )
+        if message.state == "leased":
+            assert known.until_ms == message.lease_end_wall_ms
+        if message.state == "delayed":
+            assert known.until_ms == message.due_ms
+
+    def one_valid_receipt_at_most(self) -> None:
+        valid: list[int] = []
+        for offset, attempt in self.receipts:
+            try:
+                self.fold.check(offset, attempt, now=self.now)
+            except StaleReceiptError:
+                continue
+            message = self.model.messages[offset]
+            assert message.state == "leased"
+            assert message.attempt == attempt
+            valid.append(offset)
+        assert len(valid) == len(set(valid)) == self.model.count("leased")
+
+    # Helpers.
+
+    def written(self, op: Op) -> None:
+        entry = encode_op(QUEUE, op)
+        self.end += 1
+        self.log.append((self.end, entry))
+        self.fold.reach(self.end)
+        play(self.model, entry)
+
+    def held(self, first: int, count: int) -> list[int]:
+        self.fold.advance(self.now)
+        held = sorted(self.fold.leases.values)
+        return held[first % len(held) :][:count] if held else []
+
+
+def play(target: QueueFold | Model, entry: Arrival | Entry) -> None:
+    if len(entry) == 2:
+        decoded = decode_op(*entry)
+        assert decoded is not None
+        owner, op = decoded
+        assert owner == QUEUE
+        target.apply(op)
+        return
+    base, count, sent_ms, own = entry
+    if isinstance(target, QueueFold):
+        target.arrive(base, count, sent_ms=sent_ms, properties=own)
+        return
+    for index in range(count):
+        target.arrive(base + index, own.get(index, PLAIN), sent_ms)
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(
+    max_examples=5_000 if os.environ.get("HEADRACE_LONG") else 150, stateful_step_count=40, deadline=None
+)
