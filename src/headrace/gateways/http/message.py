@@ -39,12 +39,21 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class RefusedError(Exception):
     """A request that is not served: the status, a code that does not change, and what to do about it."""
 
-    def __init__(self, status: int, code: str, detail: str, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        headers: tuple[tuple[str, str], ...] = (),
+        more: Mapping[str, Any] = {},
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.headers = headers
+        self.more = more  # members of the problem beside the usual ones
 
 
 def json_response(value: Any, *, status: int = 200) -> Response:
@@ -67,7 +76,7 @@ def problem(
 
 
 def refusal(error: RefusedError) -> Response:
-    return problem(error.status, error.code, error.detail, headers=error.headers)
+    return problem(error.status, error.code, error.detail, headers=error.headers, more=error.more)
 
 
 # Answers describe a moment, and nothing in them is for a browser to guess at.

@@ -1,0 +1,103 @@
+"""A queue's configuration as REST has it: the model's, with seconds for milliseconds."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.gateways.rest.form import SECONDS_MAX, Lease, Life, Span
+from headrace.model.names import NAME_LENGTH_MAX
+from headrace.model.queue import ATTEMPTS_MAX, Backoff, Deduplication, Guarantee, Overflow, QueueConfig
+from headrace.model.topic import INT64_MAX
+
+_Count = Annotated[int, Meta(ge=1, le=INT64_MAX)]
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+
+
+class BackoffForm(msgspec.Struct, forbid_unknown_fields=True):
+    """How long a message rests after a failed attempt: the first length, doubled each time up to the last."""
+
+    first: Span = 10.0
+    last: Span = 600.0
+
+
+class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a queue promises. What is left out keeps its value, or gets the default where the queue is new."""
+
+    guarantee: Guarantee | UnsetType = UNSET
+    ordered: bool | UnsetType = UNSET
+    lease: Lease | UnsetType = UNSET
+    delay: Span | UnsetType = UNSET
+    ttl: Life | UnsetType | None = UNSET
+    retention: Life | UnsetType | None = UNSET
+    history: Span | UnsetType = UNSET
+    max_deliveries: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] | UnsetType | None = UNSET
+    dead_letter: _Name | UnsetType | None = UNSET
+    dead_letter_expired: bool | UnsetType = UNSET
+    backoff: BackoffForm | UnsetType | None = UNSET
+    deduplication: Deduplication | UnsetType = UNSET
+    deduplication_window: Span | UnsetType = UNSET
+    messages_max: _Count | UnsetType | None = UNSET
+    overflow: Overflow | UnsetType = UNSET
+    leased_max: _Count | UnsetType = UNSET
+    fair: bool | UnsetType = UNSET
+    reader_lag_max: Life | UnsetType = UNSET
+    reader_lag_bytes_max: _Count | UnsetType = UNSET
+
+
+class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
+    """A queue to be made. Everything may be left out."""
+
+    config: ConfigForm = msgspec.field(default_factory=ConfigForm)
+    partitions: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    durability: Literal["fsync", "replicated", "memory"] | UnsetType = UNSET
+
+
+class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to be different from now on."""
+
+    config: ConfigForm
+
+
+# REST's name, and the model's where that is another one. The model's are in milliseconds.
+_IN_MS = {
+    "lease": "lease_ms",
+    "delay": "delay_ms",
+    "ttl": "ttl_ms",
+    "retention": "retention_ms",
+    "history": "history_ms",
+    "deduplication_window": "deduplication_window_ms",
+    "reader_lag_max": "reader_lag_ms_max",
+}
+
+
+def changed(config: QueueConfig, form: ConfigForm) -> QueueConfig:
+    """The configuration with what the form says."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(ConfigForm):
+        value = getattr(form, field.name)
+        if value is UNSET:
+            continue
+        if isinstance(value, BackoffForm):
+            value = Backoff(first_ms=_ms(value.first), last_ms=_ms(value.last))
+        elif field.name in _IN_MS and value is not None:
+            value = _ms(value)
+        values[_IN_MS.get(field.name, field.name)] = value
+    return msgspec.structs.replace(config, **values)
+
+
+def shown(config: QueueConfig) -> ConfigForm:
+    """The whole configuration."""
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(ConfigForm):
+        value = getattr(config, _IN_MS.get(field.name, field.name))
+        if isinstance(value, Backoff):
+            value = BackoffForm(value.first_ms / 1_000, value.last_ms / 1_000)
+        elif field.name in _IN_MS and value is not None:
+            value = value / 1_000
+        values[field.name] = value
+    return ConfigForm(**values)
+
+
+def _ms(seconds: float) -> int:
+    return round(min(seconds, SECONDS_MAX) * 1_000)

@@ -1,0 +1,244 @@
+"""What goes over the wire, as structs: the shapes are checked by decoding, and the API's description is made of them.
+
+Lengths of time are seconds; moments are milliseconds of Unix time and end in `_ms`. JSON has text and values where
+MessagePack has bytes; everything else is the same in both.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from headrace.model.queue import LEASE_MS_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX
+
+ENTRIES_MAX = 1_000
+SECONDS_MAX = SPAN_MS_MAX // 1_000
+LEASE_SECONDS_MAX = LEASE_MS_MAX // 1_000
+TEXT_LENGTH_MAX = 1_024
+HEADERS_MAX = 100
+
+Priority = Annotated[int, Meta(ge=0, le=PRIORITY_MAX, description="0 to 9; 9 is handed out first")]
+Span = Annotated[float, Meta(ge=0, le=SECONDS_MAX, description="seconds")]
+Life = Annotated[float, Meta(ge=0.001, le=SECONDS_MAX, description="seconds")]
+Lease = Annotated[float, Meta(ge=0, le=LEASE_SECONDS_MAX, description="seconds")]
+Text = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
+Handle = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
+Reason = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
+Delay = Annotated[Span | None, Meta(description="before it is visible; none: what the queue says")]
+Ttl = Annotated[Life | None, Meta(description="after which it is dropped; none: what the queue says")]
+
+
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes in JSON that are no text."""
+
+    base64: bytes
+
+
+HeaderValue = str | Base64 | list[str | Base64]
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to be sent. Text is stored as its UTF-8, any other JSON value as JSON."""
+
+    message: msgspec.Raw
+    priority: Priority = PRIORITY_DEFAULT
+    delay: Delay = None
+    ttl: Ttl = None
+    key: Text | None = None
+    headers: Annotated[dict[Text, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
+    deduplication_id: Text | None = None
+
+
+class Send(msgspec.Struct, forbid_unknown_fields=True):
+    """One message with its options, or several under `messages`: which of the two is found by looking."""
+
+    message: msgspec.Raw | UnsetType = UNSET
+    priority: Priority = PRIORITY_DEFAULT
+    delay: Delay = None
+    ttl: Ttl = None
+    key: Text | None = None
+    headers: Annotated[dict[Text, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
+    deduplication_id: Text | None = None
+    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)] | UnsetType = UNSET
+
+
+class NewMessages(msgspec.Struct, forbid_unknown_fields=True):
+    """Several messages to be sent, in this order."""
+
+    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+Pairs = Annotated[tuple[tuple[Text, bytes], ...], Meta(max_length=HEADERS_MAX)]
+
+
+class PackedMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to be sent, in MessagePack."""
+
+    body: bytes
+    key: bytes | None = None
+    headers: Pairs = ()
+    priority: Priority = PRIORITY_DEFAULT
+    delay: Delay = None
+    ttl: Ttl = None
+    deduplication_id: Text | None = None
+
+
+class PackedMessages(msgspec.Struct, forbid_unknown_fields=True):
+    """Several messages to be sent, in MessagePack."""
+
+    messages: Annotated[list[PackedMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """Where a message is. A duplicate gets the place of the first one."""
+
+    id: str
+    partition: int
+    offset: int
+    duplicate: bool
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why one entry of a batch was not done."""
+
+    code: str
+    detail: str
+    retriable: bool
+
+
+class SendResult(msgspec.Struct, frozen=True):
+    """Where the message is, or why it is not stored."""
+
+    id: str | UnsetType = UNSET
+    partition: int | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    duplicate: bool | UnsetType = UNSET
+    error: Failure | UnsetType = UNSET
+
+
+class SendResults(msgspec.Struct, frozen=True):
+    """One result for each message, in their order."""
+
+    results: list[SendResult]
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Empty, or why it was not done."""
+
+    error: Failure | UnsetType = UNSET
+
+
+class Results(msgspec.Struct, frozen=True):
+    """One result for each entry, in their order."""
+
+    results: list[Result]
+
+
+class ReceivedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message that is yours until its lease ends. Acknowledge it by its receipt handle."""
+
+    id: str
+    body: Any
+    encoding: str | None = None  # base64, where the body is no text
+    receipt_handle: str
+    attempt: int
+    priority: int
+    sent_ms: int
+    first_received_ms: int
+    lease: float
+    partition: int
+    offset: int
+    key: str | Base64 | None = None
+    headers: dict[str, HeaderValue] = {}
+    deduplication_id: str | None = None
+
+
+class PackedReceived(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The same in MessagePack."""
+
+    id: str
+    body: bytes
+    receipt_handle: str
+    attempt: int
+    priority: int
+    sent_ms: int
+    first_received_ms: int
+    lease: float
+    partition: int
+    offset: int
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    deduplication_id: str | None = None
+
+
+class ReceivedMessages(msgspec.Struct, frozen=True):
+    """What was handed out; nothing where nothing was visible within the wait."""
+
+    messages: list[ReceivedMessage]
+
+
+class Acknowledgements(msgspec.Struct, forbid_unknown_fields=True):
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class ExtensionForm(msgspec.Struct, forbid_unknown_fields=True):
+    receipt_handle: Handle
+    lease: Lease
+
+
+class Extensions(msgspec.Struct, forbid_unknown_fields=True):
+    extensions: Annotated[list[ExtensionForm], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class ReleaseForm(msgspec.Struct, forbid_unknown_fields=True):
+    receipt_handle: Handle
+    delay: Annotated[Span | None, Meta(description="before it is visible again; none: the queue's back-off")] = None
+
+
+class Releases(msgspec.Struct, forbid_unknown_fields=True):
+    releases: Annotated[list[ReleaseForm], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class RejectionForm(msgspec.Struct, forbid_unknown_fields=True):
+    receipt_handle: Handle
+    reason: Reason = "rejected"
+
+
+class Rejections(msgspec.Struct, forbid_unknown_fields=True):
+    rejections: Annotated[list[RejectionForm], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class ReleaseOptions(msgspec.Struct, forbid_unknown_fields=True):
+    delay: Span | None = None
+
+
+class RejectOptions(msgspec.Struct, forbid_unknown_fields=True):
+    reason: Reason = "rejected"
+
+
+class LeaseChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What becomes of a lease: exactly one of the three."""
+
+    lease: Lease | UnsetType = UNSET
+    release: ReleaseOptions | UnsetType = UNSET
+    reject: RejectOptions | UnsetType = UNSET
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request was refused (RFC 9457), with a code that does not change and what to do."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    retriable: bool | UnsetType = UNSET
+    field: Annotated[str, Meta(description="where in the request, of status 422")] | UnsetType = UNSET
+
+
+def milliseconds(seconds: float) -> int:
+    return round(seconds * 1_000)
+
+
+def milliseconds_or_none(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1_000)

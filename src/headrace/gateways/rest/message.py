@@ -1,0 +1,285 @@
+"""The routes of every message, answered close to the parser: send, receive, acknowledge, and what moves a lease.
+
+Each handler reads its request, makes one call of the broker, and gives back a Later whose promise is rendered in the
+turn in which it is kept. No task and no framework is on this road.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace.broker.queue.port import Extension, Queues, Rejection, Release
+from headrace.gateways.http.message import JSON, Request, Response
+from headrace.gateways.http.router import Later, Route
+from headrace.gateways.rest import form
+from headrace.gateways.rest.decode import (
+    Body,
+    Form,
+    answer_form,
+    decode,
+    form_of,
+    invalid_field,
+    read_count,
+    read_query,
+    read_seconds,
+    unsupported_type,
+    wrong_shape,
+)
+from headrace.gateways.rest.form import milliseconds, milliseconds_or_none
+from headrace.gateways.rest.raw import raw_message
+from headrace.gateways.rest.value import message_of, message_of_packed, shown_body, shown_headers, shown_text
+from headrace.model.errors import HeadraceError
+from headrace.model.message import Message, Received, Sent
+
+MSGPACK = "application/msgpack"
+WAIT_SECONDS_MAX = 50
+MESSAGES = "/queues/{queue}/messages"
+MESSAGE = "/queues/{queue}/messages/{receipt_handle}"
+
+_SEND = msgspec.json.Decoder(form.Send)
+_PACKED = msgspec.msgpack.Decoder(form.PackedMessages)
+_ACKNOWLEDGEMENTS = Body(form.Acknowledgements)
+_EXTENSIONS = Body(form.Extensions)
+_RELEASES = Body(form.Releases)
+_REJECTIONS = Body(form.Rejections)
+_CHANGE = Body(form.LeaseChange)
+_RECEIVE_FIELDS = frozenset({"batch_size", "wait", "lease", "attempt_id"})
+_NO_FIELDS: frozenset[str] = frozenset()
+_DONE = form.Result()
+_NO_CONTENT = Response(status=204)
+
+to_json = msgspec.json.Encoder().encode
+to_msgpack = msgspec.msgpack.Encoder().encode
+
+
+def message_routes(queues: Queues, *, wait_seconds_max: float = WAIT_SECONDS_MAX) -> list[Route]:
+    """The routes of every message."""
+    messages = MessageRoutes(queues, wait_seconds_max=wait_seconds_max)
+    return [
+        Route("POST", MESSAGES, messages.send),
+        Route("GET", MESSAGES, messages.receive, head=False),
+        Route("DELETE", MESSAGE, messages.acknowledge_one),
+        Route("PATCH", MESSAGE, messages.change_one),
+        Route("POST", "/queues/{queue}/acknowledgements", messages.acknowledge),
+        Route("POST", "/queues/{queue}/extensions", messages.extend),
+        Route("POST", "/queues/{queue}/releases", messages.release),
+        Route("POST", "/queues/{queue}/rejections", messages.reject),
+    ]
+
+
+def encoded(value: Any, shape: Form, *, status: int = 200) -> Response:
+    if shape is Form.MSGPACK:
+        return Response(status=status, content_type=MSGPACK, body=to_msgpack(value))
+    return Response(status=status, content_type=JSON, body=to_json(value) + b"\n")
+
+
+class Wanted(NamedTuple):
+    """What a receive asks for."""
+
+    count_max: int
+    wait_ms: int
+    lease_ms: int | None
+    attempt_id: str | None
+
+
+@lru_cache(maxsize=256)
+def _wanted(query: str, wait_seconds_max: float) -> Wanted:
+    fields = read_query(query, _RECEIVE_FIELDS)
+    wait = read_seconds(fields, "wait", at_most=wait_seconds_max)
+    attempt_id = fields.get("attempt_id")
+    if attempt_id is not None and not 1 <= len(attempt_id) <= form.TEXT_LENGTH_MAX:
+        raise invalid_field("attempt_id", f"it takes 1 to {form.TEXT_LENGTH_MAX} characters")
+    return Wanted(
+        read_count(fields, "batch_size", at_least=1, at_most=form.ENTRIES_MAX) or 1,
+        milliseconds(wait) if wait is not None else 0,
+        milliseconds_or_none(read_seconds(fields, "lease", at_most=form.LEASE_SECONDS_MAX)),
+        attempt_id,
+    )
+
+
+class MessageRoutes:
+    def __init__(self, queues: Queues, *, wait_seconds_max: float) -> None:
+        self._queues = queues
+        self._wait_seconds_max = wait_seconds_max
+
+    # Sending.
+
+    def send(self, request: Request) -> Later[Any]:
+        (queue,) = request.values
+        headers = request.headers
+        match form_of(headers.get("content-type")):
+            case Form.JSON:
+                if request.query:
+                    read_query(request.query, _NO_FIELDS)
+                body = decode(_SEND, request.body)
+                if body.messages is msgspec.UNSET:
+                    return self._send_one(queue, _single(body), request)
+                _check_only_messages(body)
+                messages = [message_of(entry) for entry in body.messages]
+            case Form.MSGPACK:
+                messages = [message_of_packed(entry) for entry in decode(_PACKED, request.body).messages]
+            case Form.RAW:
+                return self._send_one(queue, raw_message(request), request)
+            case _:
+                raise unsupported_type("application/json, application/msgpack, or the message itself in its own type")
+        shape = answer_form(request)
+        return Later(self._queues.send(queue, messages), lambda outcomes: _send_results(outcomes, shape))
+
+    def _send_one(self, queue: str, message: Message, request: Request) -> Later[list[Sent | HeadraceError]]:
+        shape = answer_form(request)
+        return Later(self._queues.send(queue, (message,)), lambda outcomes: _stored(outcomes[0], shape))
+
+    # Receiving.
+
+    def receive(self, request: Request) -> Later[list[Received]]:
+        wanted = _wanted(request.query, self._wait_seconds_max)
+        receive = self._queues.receive(
+            request.values[0],
+            count_max=wanted.count_max,
+            lease_ms=wanted.lease_ms,
+            wait_ms=wanted.wait_ms,
+            attempt_id=wanted.attempt_id,
+        )
+        render = _render_packed if answer_form(request) is Form.MSGPACK else _render
+        return Later(receive.promise, render, receive.cancel)
+
+    # Leases, one at a time.
+
+    def acknowledge_one(self, request: Request) -> Later[list[HeadraceError | None]]:
+        queue, receipt = request.values
+        return Later(self._queues.acknowledge(queue, (receipt,)), _none_or_raise)
+
+    def change_one(self, request: Request) -> Later[list[HeadraceError | None]]:
+        queue, receipt = request.values
+        change: form.LeaseChange = _CHANGE.read(request.body, request.headers.get("content-type"))
+        given = [value for value in (change.lease, change.release, change.reject) if value is not msgspec.UNSET]
+        if len(given) != 1:
+            raise invalid_field("lease", "give exactly one of lease, release and reject")
+        if isinstance(change.release, form.ReleaseOptions):
+            release = Release(receipt, milliseconds_or_none(change.release.delay))
+            return Later(self._queues.release(queue, (release,)), _none_or_raise)
+        if isinstance(change.reject, form.RejectOptions):
+            return Later(self._queues.reject(queue, (Rejection(receipt, change.reject.reason),)), _none_or_raise)
+        assert not isinstance(change.lease, msgspec.UnsetType)
+        return Later(self._queues.extend(queue, (Extension(receipt, milliseconds(change.lease)),)), _none_or_raise)
+
+    # Leases, several at a time.
+
+    def acknowledge(self, request: Request) -> Later[Any]:
+        body = _ACKNOWLEDGEMENTS.read(request.body, request.headers.get("content-type"))
+        return Later(self._queues.acknowledge(request.values[0], body.receipt_handles), _results(request))
+
+    def extend(self, request: Request) -> Later[Any]:
+        body = _EXTENSIONS.read(request.body, request.headers.get("content-type"))
+        extensions = [Extension(entry.receipt_handle, milliseconds(entry.lease)) for entry in body.extensions]
+        return Later(self._queues.extend(request.values[0], extensions), _results(request))
+
+    def release(self, request: Request) -> Later[Any]:
+        body = _RELEASES.read(request.body, request.headers.get("content-type"))
+        releases = [Release(entry.receipt_handle, milliseconds_or_none(entry.delay)) for entry in body.releases]
+        return Later(self._queues.release(request.values[0], releases), _results(request))
+
+    def reject(self, request: Request) -> Later[Any]:
+        body = _REJECTIONS.read(request.body, request.headers.get("content-type"))
+        rejections = [Rejection(entry.receipt_handle, entry.reason) for entry in body.rejections]
+        return Later(self._queues.reject(request.values[0], rejections), _results(request))
+
+
+def _single(body: form.Send) -> Message:
+    if body.message is msgspec.UNSET:
+        raise wrong_shape("Object missing required field `message`, or `messages` for several")
+    return message_of(body)
+
+
+def _check_only_messages(body: form.Send) -> None:
+    """Options beside `messages` would be options of nothing."""
+    alone = form.Send(messages=body.messages)
+    if body != alone:
+        for name in msgspec.structs.fields(form.Send):
+            if getattr(body, name.name) != getattr(alone, name.name):
+                raise invalid_field(name.name, "beside messages it has no meaning; put it into each of them")
+
+
+def _stored(outcome: Sent | HeadraceError, shape: Form) -> Response:
+    if isinstance(outcome, HeadraceError):
+        raise outcome
+    stored = form.Stored(outcome.id, outcome.partition, outcome.offset, outcome.is_duplicate)
+    return encoded(stored, shape, status=201)
+
+
+def _failure(error: HeadraceError) -> form.Failure:
+    return form.Failure(error.code, str(error), error.retriable)
+
+
+def _send_results(outcomes: Sequence[Sent | HeadraceError], shape: Form) -> Response:
+    results = [
+        form.SendResult(one.id, one.partition, one.offset, one.is_duplicate)
+        if isinstance(one, Sent)
+        else form.SendResult(error=_failure(one))
+        for one in outcomes
+    ]
+    return encoded(form.SendResults(results), shape)
+
+
+def _results(request: Request) -> Callable[[Sequence[HeadraceError | None]], Response]:
+    shape = answer_form(request)
+
+    def render(outcomes: Sequence[HeadraceError | None]) -> Response:
+        results = [_DONE if one is None else form.Result(_failure(one)) for one in outcomes]
+        return encoded(form.Results(results), shape)
+
+    return render
+
+
+def _none_or_raise(outcomes: Sequence[HeadraceError | None]) -> Response:
+    if outcomes[0] is not None:
+        raise outcomes[0]
+    return _NO_CONTENT
+
+
+def _render(messages: Sequence[Received]) -> Response:
+    return encoded({"messages": [_shown(message) for message in messages]}, Form.JSON)
+
+
+def _render_packed(messages: Sequence[Received]) -> Response:
+    return encoded({"messages": [_packed(message) for message in messages]}, Form.MSGPACK)
+
+
+def _shown(message: Received) -> form.ReceivedMessage:
+    body, encoding = shown_body(message.body, message.headers)
+    return form.ReceivedMessage(
+        id=message.id,
+        body=body,
+        encoding=encoding,
+        receipt_handle=message.receipt,
+        attempt=message.attempt,
+        priority=message.priority,
+        sent_ms=message.sent_ms,
+        first_received_ms=message.first_received_ms,
+        lease=message.lease_ms / 1_000,
+        partition=message.partition,
+        offset=message.offset,
+        key=None if message.key is None else shown_text(message.key),
+        headers=shown_headers(message.headers),
+        deduplication_id=message.deduplication_id,
+    )
+
+
+def _packed(message: Received) -> form.PackedReceived:
+    return form.PackedReceived(
+        id=message.id,
+        body=message.body,
+        receipt_handle=message.receipt,
+        attempt=message.attempt,
+        priority=message.priority,
+        sent_ms=message.sent_ms,
+        first_received_ms=message.first_received_ms,
+        lease=message.lease_ms / 1_000,
+        partition=message.partition,
+        offset=message.offset,
+        key=message.key,
+        headers=message.headers,
+        deduplication_id=message.deduplication_id,
+    )

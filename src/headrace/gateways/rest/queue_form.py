@@ -1,0 +1,163 @@
+"""What goes over the wire about queues, as structs; those about messages are in `form`."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from headrace.broker.queue.port import Browsed, QueueCounts, QueueDescription, Redrive, RedriveFilter, RedriveState
+from headrace.gateways.rest.config_form import ConfigForm, shown
+from headrace.gateways.rest.form import Base64, HeaderValue
+from headrace.gateways.rest.value import shown_body, shown_headers, shown_text
+from headrace.model.names import NAME_LENGTH_MAX
+from headrace.model.topic import INT64_MAX
+
+RATE_MAX = 1_000_000
+Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+
+
+class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue, what it promises and what it holds."""
+
+    name: str
+    partitions: int
+    durability: str
+    config: ConfigForm
+    counts: QueueCounts
+    created_ms: int
+    modified_ms: int
+
+
+class QueueName(msgspec.Struct, frozen=True):
+    name: str
+
+
+class QueueList(msgspec.Struct, frozen=True):
+    """Queues by name. Pass `next` back as `after` to go on."""
+
+    queues: list[QueueName]
+    next: str | None
+
+
+class Purged(msgspec.Struct, frozen=True):
+    purged: int
+
+
+class BrowsedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message that was looked at and not taken."""
+
+    id: str
+    state: str
+    body: Any
+    encoding: str | None = None
+    key: str | Base64 | None = None
+    headers: dict[str, HeaderValue] = {}
+    priority: int
+    sent_ms: int
+    attempt: int
+    partition: int
+    offset: int
+    due_ms: int | None = None
+    expires_ms: int | None = None
+
+
+class BrowsedMessages(msgspec.Struct, frozen=True):
+    """Messages in any state. Pass `next` back as `after` to go on."""
+
+    messages: list[BrowsedMessage]
+    next: str | None
+
+
+class NewRedrive(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters go back, where to, and how fast. Without a target, to the queues that they came from."""
+
+    target: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)] | None = None
+    filter: RedriveFilter = RedriveFilter()
+    rate: Annotated[int, Meta(ge=1, le=RATE_MAX, description="messages a second")] | None = None
+
+
+class RedriveForm(msgspec.Struct, frozen=True, kw_only=True):
+    """A redrive and how far it is."""
+
+    id: str
+    queue: str
+    target: str | None
+    filter: RedriveFilter
+    rate: int | None
+    state: RedriveState
+    moved: int
+    skipped: int
+    total: int
+    started_ms: int
+    ended_ms: int | None
+    failure: str | None
+
+
+class Redrives(msgspec.Struct, frozen=True):
+    """Newest first."""
+
+    redrives: list[RedriveForm]
+
+
+class ReaderPositions(msgspec.Struct, forbid_unknown_fields=True):
+    """For each partition, the next offset that the reader wants."""
+
+    positions: dict[Annotated[int, Meta(ge=0, le=1_000_000)], Offset] = {}
+
+
+class ReaderForm(msgspec.Struct, frozen=True):
+    name: str
+    positions: dict[int, int]
+
+
+class Readers(msgspec.Struct, frozen=True):
+    readers: list[ReaderForm]
+
+
+def described(description: QueueDescription) -> QueueForm:
+    queue = description.queue
+    return QueueForm(
+        name=queue.name,
+        partitions=description.partition_count,
+        durability=description.durability,
+        config=shown(queue.config),
+        counts=description.counts,
+        created_ms=queue.created_ms,
+        modified_ms=queue.modified_ms,
+    )
+
+
+def browsed(message: Browsed) -> BrowsedMessage:
+    body, encoding = shown_body(message.body, message.headers)
+    return BrowsedMessage(
+        id=message.id,
+        state=message.state.value,
+        body=body,
+        encoding=encoding,
+        key=None if message.key is None else shown_text(message.key),
+        headers=shown_headers(message.headers),
+        priority=message.priority,
+        sent_ms=message.sent_ms,
+        attempt=message.attempt,
+        partition=message.partition,
+        offset=message.offset,
+        due_ms=message.due_ms,
+        expires_ms=message.expires_ms,
+    )
+
+
+def redriven(redrive: Redrive) -> RedriveForm:
+    return RedriveForm(
+        id=redrive.id,
+        queue=redrive.queue,
+        target=redrive.target,
+        filter=redrive.filter,
+        rate=redrive.rate_per_second,
+        state=redrive.state,
+        moved=redrive.moved,
+        skipped=redrive.skipped,
+        total=redrive.total,
+        started_ms=redrive.started_ms,
+        ended_ms=redrive.ended_ms,
+        failure=redrive.failure,
+    )
