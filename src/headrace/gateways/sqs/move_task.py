@@ -1,6 +1,6 @@
 """Message move tasks: SQS's name for redriving dead letters."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
 
@@ -30,7 +30,7 @@ def _to_text(handle: _Handle) -> str:
 
 def _from_text(text: str) -> _Handle:
     try:
-        return msgspec.json.decode(urlsafe_b64decode(text.encode()), type=_Handle)
+        return msgspec.json.decode(b64decode(text, altchars=b"-_", validate=True), type=_Handle)
     except (ValueError, msgspec.DecodeError):
         raise SqsError(INVALID_VALUE, "Value for parameter TaskHandle is invalid.") from None
 

@@ -5,7 +5,7 @@ just started has no reason to.
 """
 
 import asyncio
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
@@ -247,6 +247,6 @@ def _page(names: Sequence[str], token: str | None, count_max: int | None) -> tup
 
 def _name_of_token(token: str) -> str:
     try:
-        return urlsafe_b64decode(token.encode()).decode()
+        return b64decode(token, altchars=b"-_", validate=True).decode()
     except ValueError:
         raise invalid_value(token[:200], "NextToken", "It was not given by this service.") from None
