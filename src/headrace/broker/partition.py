@@ -124,6 +124,7 @@ class Partition:
         self._high_watermark = log.durable_offset
         log.listener = self._advance
         log.take_snapshots = self._take_snapshots
+        log.write_pending = self.write_now
 
     # Where it stands.
 
@@ -210,8 +211,8 @@ class Partition:
             self._loop.call_soon(self._write_turn)
 
     def write_now(self) -> None:
-        """Write a turn at once: before a checkpoint, and before the end."""
-        if self.log.broken is None:
+        """Write at once what waits for the end of the turn: before a checkpoint, and before the end."""
+        if self._turn_is_due and self.log.broken is None:
             self._write_turn()
 
     def _write_turn(self) -> None:

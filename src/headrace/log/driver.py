@@ -298,6 +298,7 @@ class LogStore:
         async with self.committer.lock(partition_log):
             if partition_log.broken is not None:
                 return False
+            partition_log.write_pending()
             try:
                 flush = partition_log.plan_flush()
             except HeadraceError:  # what was deferred could not be written, and the log is broken now

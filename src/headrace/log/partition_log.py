@@ -101,6 +101,8 @@ class PartitionLog:
         self.is_deleted = False
         # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
+        # Have the log's owner append what it has decided and not written, so that a checkpoint's snapshots have it.
+        self.write_pending: Callable[[], None] = _nobody
         # State of the folds at end_offset, for a checkpoint.
         self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
         # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.

@@ -172,6 +172,7 @@ class PartitionQueue:
         """Begin, attached to a partition whose end the fold has reached."""
         if self.fold.config != config:
             self._write(self.fold.configure(config, now=self.now.now()))
+        self.partition.log.retainer = self
         self.tick()
 
     def write_now(self) -> None:
@@ -182,6 +183,7 @@ class PartitionQueue:
     def close(self) -> None:
         self._is_closed = True
         self.partition.detach()
+        self.partition.log.retainer = None
         if self._timer is not None:
             self._timer.cancel()
         self.cache.clear()

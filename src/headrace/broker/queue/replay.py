@@ -51,6 +51,14 @@ async def restore_fold(id: UUID, source: Source, *, store: LogStore, threads: Th
             _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
     if fold is None:
         fold = QueueFold(end_offset=log.start_offset)
+    if fold.end_offset < log.cleaned_offset:
+        raise CorruptLogError(
+            file=f"{directory}/{name}",
+            position=0,
+            expected=f"a snapshot at offset {log.cleaned_offset} or above, since what is below was cleaned",
+            found=f"none above offset {fold.end_offset}",
+            what="queue snapshot",
+        )
     while (offset := max(fold.end_offset, log.start_offset)) < source.end_offset:
         found = await store.read(log.read(Offset(offset), bytes_max=_READ_BYTES, upto=source.end_offset))
         data = memoryview(found.data)
