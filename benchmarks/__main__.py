@@ -19,12 +19,24 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from benchmarks import latency, machine, memory, opening, profile, spread, throughput
+from benchmarks import (
+    latency,
+    machine,
+    memory,
+    opening,
+    profile,
+    queue_latency,
+    queue_memory,
+    queues,
+    spread,
+    throughput,
+)
 from benchmarks.report import Report, console, print_report, print_table, verdict
 from benchmarks.settings import Settings
 
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
-    module.NAME: module.run for module in (throughput, latency, opening, memory, spread, profile)
+    module.NAME: module.run
+    for module in (throughput, latency, opening, memory, spread, profile, queues, queue_latency, queue_memory)
 }
 
 

@@ -73,10 +73,10 @@ class MeasuredHttp(msgspec.Struct, frozen=True, kw_only=True):
         return sum(count for status, count in self.statuses.items() if not status.startswith("2"))
 
 
-class _Connection:
+class Connection:
     """A socket, with at most one request on its way. Opened again where the server closes after each answer."""
 
-    def __init__(self, address: str, poll: select.epoll, by_number: "dict[int, _Connection]") -> None:
+    def __init__(self, address: str, poll: select.epoll, by_number: "dict[int, Connection]") -> None:
         host, _, port = address.rpartition(":")
         self._place = (host, int(port))
         self._poll = poll
@@ -147,11 +147,11 @@ def load(
     address: str, script: Script, *, seconds: float, warmup_s: float = 0.0, connections: int = CONNECTIONS
 ) -> MeasuredHttp:
     """Keep every connection busy until the time is over or the script has no more; then wait for the last answers."""
-    by_number: dict[int, _Connection] = {}
+    by_number: dict[int, Connection] = {}
     with select.epoll() as poll:
         try:
             for _ in range(connections):
-                _Connection(address, poll, by_number)
+                Connection(address, poll, by_number)
             return _drive(poll, by_number, script, seconds, warmup_s)
         finally:
             for connection in list(by_number.values()):
@@ -159,7 +159,7 @@ def load(
 
 
 def _drive(
-    poll: select.epoll, by_number: dict[int, _Connection], script: Script, seconds: float, warmup_s: float
+    poll: select.epoll, by_number: dict[int, Connection], script: Script, seconds: float, warmup_s: float
 ) -> MeasuredHttp:
     tally = _Tally()
     warm_ns = tally.begun_ns + int(warmup_s * 1e9)
@@ -193,7 +193,7 @@ def _drive(
     return tally.measured()
 
 
-def _go_on(connection: _Connection, script: Script) -> int:
+def _go_on(connection: Connection, script: Script) -> int:
     """Send the next request, and say how many are on their way by that. Without one the connection is done."""
     request = script.next()
     if request is None:

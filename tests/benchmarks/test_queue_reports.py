@@ -1,0 +1,67 @@
+"""Reports about queues say what was measured, and whether a target is met."""
+
+import pytest
+from benchmarks import queue_latency, queue_memory, queues
+from benchmarks.boto_load import MeasuredBoto
+from benchmarks.queues import Line
+from benchmarks.waiting import MeasuredWaiting
+
+from headrace.cli.load import Percentiles
+
+
+def line(door: str, batch: int, *, messages_per_s: float = 1.0, ratio: float | None = None, failed: int = 0) -> Line:
+    return Line(
+        door=door,
+        batch=batch,
+        work="send",
+        messages_per_s=messages_per_s,
+        requests_per_s=messages_per_s / batch,
+        failed=failed,
+        ratio=ratio,
+    )
+
+
+def boto() -> dict[str, MeasuredBoto]:
+    return {"boto3": MeasuredBoto(sends_per_s=900, receives_per_s=800, acknowledgements_per_s=700)}
+
+
+@pytest.mark.parametrize(("ratio", "is_met"), [(0.4, True), (0.39, False)])
+@pytest.mark.parametrize("door", ["REST", "SQS"])
+def test_single_sends_are_held_against_the_bare_protocol(door: str, ratio: float, is_met: bool) -> None:
+    report = queues.report([line(door, 1, ratio=ratio), line(door, 10, ratio=0.1)], boto())
+    assert [goal.is_met for goal in report.goals] == [is_met]
+
+
+@pytest.mark.parametrize(("rate", "is_met"), [(100_000, True), (99_999, False)])
+def test_the_python_client_has_a_target_for_batches_of_a_hundred(rate: float, is_met: bool) -> None:
+    report = queues.report([line("Python client", 100, messages_per_s=rate), line("Python client", 1)], boto())
+    assert [goal.is_met for goal in report.goals] == [is_met]
+
+
+def test_requests_that_failed_are_counted_aloud() -> None:
+    report = queues.report([line("REST", 1, ratio=0.5, failed=3)], boto())
+    assert any("3 requests failed" in note for note in report.notes)
+    assert any("900 sends/s" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("p99", "is_met"), [(9.99, True), (10.0, False)])
+def test_a_waiting_consumer_has_a_target(p99: float, is_met: bool) -> None:
+    found = Percentiles(p50=1.0, p90=2.0, p99=p99, p999=20.0, max=30.0)
+    measured = MeasuredWaiting(sent=10, received=10, acknowledged_ms=found, latency_ms=found)
+    assert [goal.is_met for goal in queue_latency.report(measured, 0.5).goals] == [is_met]
+
+
+def test_memory_is_shown_for_each_message() -> None:
+    figures = queue_memory.Figures(
+        waiting=1000,
+        leased=100,
+        fresh_bytes=50_000_000,
+        waiting_bytes=50_002_000,
+        leased_bytes=50_017_000,
+        empty_start_s=0.3,
+        stopped_start_s=0.4,
+        killed_start_s=0.5,
+        restarted_bytes=51_000_000,
+    )
+    rows = queue_memory.report(figures).rows
+    assert [row[2] for row in rows] == ["", "2.00", "150.0", "", ""]
