@@ -50,6 +50,7 @@ class FakeQueue:
         self.released: list[tuple[int, float | None]] = []
         self.extended: list[tuple[int, float]] = []
         self.seen: dict[str, int] = {}
+        self.timers: dict[str, asyncio.TimerHandle] = {}
         self.arrived = asyncio.Event()
 
     def send(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class FakeQueue:
             self.attempts[offset] = self.attempts.get(offset, 0) + 1
             receipt = f"receipt-{offset}-{self.attempts[offset]}"
             self.leased[receipt] = offset
-            asyncio.get_running_loop().call_later(lease_s, self._expire, receipt)
+            self._lease(receipt, lease_s)
             kept = {
                 k: v for k, v in self.messages[offset].items() if k in ("body", "key", "headers", "deduplication_id")
             }
@@ -98,7 +99,12 @@ class FakeQueue:
             )
         return found
 
-    def _expire(self, receipt: str) -> None:
+    def _lease(self, receipt: str, lease_s: float) -> None:
+        if receipt in self.timers:
+            self.timers.pop(receipt).cancel()
+        self.timers[receipt] = asyncio.get_running_loop().call_later(lease_s, self.expire, receipt)
+
+    def expire(self, receipt: str) -> None:
         offset = self.leased.pop(receipt, None)
         if offset is not None:
             self._show(offset)
@@ -125,6 +131,7 @@ class FakeQueue:
         receipt = item["receipt_handle"]
         offset = self.end(receipt)
         self.leased[receipt] = offset
+        self._lease(receipt, item["lease"])
         self.extended.append((offset, item["lease"]))
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, config, consume, log, produce, topic, up
+from headrace.cli import bench, config, consume, log, produce, queue, receive, send, topic, up, worker
 from headrace.cli.output import Group
 
 app = typer.Typer(
@@ -20,10 +20,14 @@ app = typer.Typer(
 app.command("up", rich_help_panel="The node")(up.up)
 app.add_typer(config.app, name="config", rich_help_panel="The node")
 app.add_typer(log.app, name="log", rich_help_panel="The node")
-app.add_typer(topic.app, name="topic", rich_help_panel="Clients")
-app.command("produce", rich_help_panel="Clients")(produce.produce)
-app.command("consume", rich_help_panel="Clients")(consume.consume)
-app.add_typer(bench.app, name="bench", rich_help_panel="Clients")
+app.add_typer(queue.app, name="queue", rich_help_panel="Queues")
+app.command("send", rich_help_panel="Queues")(send.send)
+app.command("receive", rich_help_panel="Queues")(receive.receive)
+app.command("worker", rich_help_panel="Queues")(worker.worker)
+app.add_typer(topic.app, name="topic", rich_help_panel="Streams")
+app.command("produce", rich_help_panel="Streams")(produce.produce)
+app.command("consume", rich_help_panel="Streams")(consume.consume)
+app.add_typer(bench.app, name="bench", rich_help_panel="Streams")
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,17 +43,22 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """A message queue that Kafka clients talk to.
+    """Queues and streams over one log, for Kafka, SQS and HTTP clients.
 
-    Start one with [cyan]headrace up[/]; then create a topic, send to it and read from it:
+    Start a node with [cyan]headrace up[/]; then send to a queue and receive from it:
 
-    [cyan]headrace topic create orders --partitions 3[/]
+    [cyan]headrace send orders 'one tea'[/]
 
-    [cyan]echo hello | headrace produce orders[/]
+    [cyan]headrace receive orders[/]
 
-    [cyan]headrace consume orders[/]
+    or produce to a topic and read it as a stream:
 
-    Client commands talk to 127.0.0.1:9092 unless --server or HEADRACE_SERVER says otherwise.
+    [cyan]echo hello | headrace produce clicks[/]
+
+    [cyan]headrace consume clicks[/]
+
+    Commands about queues talk to 127.0.0.1:8080 unless --http or HEADRACE_HTTP says otherwise; those about streams
+    to 127.0.0.1:9092 unless --server or HEADRACE_SERVER does.
     """
 
 

@@ -130,6 +130,13 @@ class AsyncQueue:
         finally:
             await self.release_all(left)
 
+    async def acknowledge_all(self, messages: Iterable[AsyncMessage]) -> None:
+        """Acknowledge many together. The first error is raised when all of them have been tried."""
+        outcomes = await asyncio.gather(*(message.ack() for message in messages), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
     async def release_all(self, messages: Iterable[AsyncMessage]) -> None:
         """Give back, at once, what was leased and not looked at. A failure only means that the lease runs out."""
 

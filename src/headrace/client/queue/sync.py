@@ -146,6 +146,10 @@ class Queue:
             if left:
                 self._run(self._queue.release_all(message._message for message in left))
 
+    def acknowledge_all(self, messages: Iterable[Message]) -> None:
+        """Acknowledge many together. The first error is raised when all of them have been tried."""
+        self._run(self._queue.acknowledge_all([message._message for message in messages]))
+
     # The queue itself.
 
     def create(

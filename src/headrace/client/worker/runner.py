@@ -56,6 +56,7 @@ class Runner:
         self._held = Holdings(concurrency=config.concurrency, ahead_max=config.ahead_max)
         self._handling: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
         self._is_stopping = False
         self._queue_backs_off = False
         self.was_cut = False  # some handler had to be interrupted
@@ -106,6 +107,7 @@ class Runner:
                 continue
             pauses = Pauses(_PAUSES, self._rand)
             self._held.add(found, now_ms=self._clock.monotonic_ms())
+            self._taken.set()
             self._start_handlers()
 
     async def _learn(self) -> None:
@@ -164,6 +166,9 @@ class Runner:
 
     async def _keep_leases(self) -> None:
         while True:
+            if not len(self._held):
+                self._taken.clear()
+                await self._taken.wait()
             shortest_ms = min((held.message.lease * 1000 for held in self._held), default=_LOOK_MS_MAX)
             await self._clock.sleep(max(_LOOK_MS_MIN, min(shortest_ms / _LOOKS_A_LEASE, _LOOK_MS_MAX)))
             now_ms = self._clock.monotonic_ms()

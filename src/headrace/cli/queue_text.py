@@ -1,0 +1,53 @@
+"""Queue messages as text and as JSON."""
+
+from typing import Any
+
+from headrace.cli.moment import show_moment
+from headrace.cli.output import as_text
+from headrace.cli.text import bytes_to_json
+from headrace.client.queue.description import BrowsedMessage
+from headrace.client.queue.sync import Message
+
+BODY_SHOWN = 80
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    return {
+        **_common_json(message),
+        "deduplication_id": message.deduplication_id,
+        "first_received_ms": message.first_received_ms,
+        "lease": message.lease,
+        "receipt_handle": message.receipt,
+    }
+
+
+def browsed_to_json(message: BrowsedMessage) -> dict[str, Any]:
+    return {
+        **_common_json(message),
+        "state": message.state,
+        "due_ms": message.due_ms,
+        "expires_ms": message.expires_ms,
+    }
+
+
+def _common_json(message: Message | BrowsedMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        **bytes_to_json("key", message.key),
+        **bytes_to_json("body", message.body),
+        "headers": [{"name": name, **bytes_to_json("value", value)} for name, value in message.headers],
+        "priority": message.priority,
+        "attempt": message.attempt,
+        "sent_ms": message.sent_ms,
+        "partition": message.partition,
+        "offset": message.offset,
+    }
+
+
+def short_body(body: bytes) -> str:
+    text = as_text(body).replace("\n", "\\n")
+    return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "..."
+
+
+def show_optional_moment(moment_ms: int | None) -> str | None:
+    return None if moment_ms is None else show_moment(moment_ms)

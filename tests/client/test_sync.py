@@ -1,0 +1,142 @@
+"""The client without an event loop of the program's own."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.client.fake_node import FakeNode
+from tests.client.serving import ServedNode, serving_fake
+
+import headrace
+from headrace.client.errors import UnreachableError
+from headrace.model.errors import HeadraceError, InvalidRequestError, StaleReceiptError
+
+
+@pytest.fixture
+def node() -> Iterator[ServedNode]:
+    with serving_fake() as served:
+        yield served
+
+
+@pytest.fixture
+def client(node: ServedNode) -> Iterator[headrace.Client]:
+    with headrace.Client(node.server) as opened:
+        yield opened
+
+
+def test_a_first_conversation(client: headrace.Client, node: ServedNode) -> None:
+    orders = client.queue("orders")
+    assert orders.name == "orders"
+    assert orders.send({"tea": 1}, key="alice").id == "0-0"
+    (message,) = orders.receive(wait=1)
+    with message:
+        assert (message.json(), message.key, message.attempt) == ({"tea": 1}, b"alice", 1)
+    assert message.is_settled
+    assert node.ask(lambda n: n.queue("orders").done) == [0]
+    assert client.queues() == ["orders"]
+
+
+def test_a_block_that_fails_gives_its_message_back(client: headrace.Client, node: ServedNode) -> None:
+    orders = client.queue("orders")
+    orders.send("tea")
+    with pytest.raises(ZeroDivisionError), orders.receive()[0]:
+        raise ZeroDivisionError
+    with orders.receive(wait=5)[0]:
+        raise headrace.Retry(0)
+    with orders.receive(wait=5)[0]:
+        raise headrace.Reject("cold")
+    assert node.ask(lambda n: n.queue("orders").released) == [(0, None), (0, 0)]
+    assert node.ask(lambda n: n.queue("orders").rejected) == {0: "cold"}
+
+
+def test_leases_are_told_about_one_by_one_and_together(client: headrace.Client, node: ServedNode) -> None:
+    orders = client.queue("orders")
+    orders.send_many(["a", "b", "c", "d", "e"])
+    first, second, third, *rest = orders.receive()
+    first.extend(60)
+    first.ack()
+    second.release(60)
+    third.reject("no such tea")
+    orders.acknowledge_all(rest)
+    assert node.ask(lambda n: n.queue("orders").done) == [0, 3, 4]
+    assert len(node.ask(lambda n: n.of("acknowledgements"))) == 2
+    with pytest.raises(StaleReceiptError):
+        orders.acknowledge_all(rest)
+
+
+def test_messages_come_without_end_until_the_loop_is_left(client: headrace.Client, node: ServedNode) -> None:
+    orders = client.queue("orders")
+    orders.send_many([b"%d" % number for number in range(6)])
+    for message in orders.messages(batch=4):
+        message.ack()
+        if message.text == "2":
+            break
+    node.wait(lambda n: n.queue("orders").released == [(3, 0)], "the message that was left over is released")
+    assert [m.text for m in orders.messages(wait=0.02, until_empty=True)] == ["3", "4", "5"]
+
+
+def test_threads_share_a_client_and_their_sends_leave_together(client: headrace.Client, node: ServedNode) -> None:
+    orders = client.queue("orders")
+    orders.send("first")
+    threads = [threading.Thread(target=lambda: [orders.send("x") for _ in range(20)]) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(node.ask(lambda n: n.queue("orders").messages)) == 201
+    assert len(node.ask(lambda n: n.of("POST"))) < 201
+
+
+def test_the_queue_itself(client: headrace.Client) -> None:
+    orders = client.queue("orders")
+    orders.create(lease=5)
+    assert orders.update(lease=6).config == {"lease": 6}
+    assert orders.describe().name == "orders"
+    assert orders.purge() == 0
+
+
+def test_an_error_leaves_the_client_usable(client: headrace.Client) -> None:
+    with pytest.raises(headrace.HeadraceError, match="there is no queue"):
+        client.queue("absent").receive()
+    client.queue("orders").send("tea")
+
+
+def test_an_address_where_nobody_listens_is_known_at_once_and_leaves_nothing_running() -> None:
+    before = threading.active_count()
+    with serving_fake() as node:
+        server = node.server
+    with pytest.raises(UnreachableError), headrace.Client(server):
+        pass
+    assert threading.active_count() == before
+
+
+def test_a_closed_client_may_be_closed_again(node: ServedNode) -> None:
+    client = headrace.Client(node.server)
+    client.queue("orders").send("tea")
+    client.close()
+    client.close()
+
+
+def test_waiting_for_itself_is_refused_instead_of_standing_still(client: headrace.Client, node: ServedNode) -> None:
+    def misuse(_: FakeNode) -> type[HeadraceError]:
+        with pytest.raises(InvalidRequestError, match="AsyncClient"):
+            client_of_loop.run(asyncio.sleep(0))
+        return InvalidRequestError
+
+    client_of_loop = node._loop
+    assert node.ask(misuse) is InvalidRequestError
+
+
+def test_importing_the_package_imports_no_client() -> None:
+    program = (
+        "import sys, headrace\n"
+        "assert not [name for name in sys.modules if name.startswith('headrace.')]\n"
+        "for name in headrace.__all__: getattr(headrace, name)\n"
+        "assert not [name for name in sys.modules if name.startswith('headrace.wire')]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with pytest.raises(AttributeError, match="no attribute 'Kettle'"):
+        headrace.Kettle  # type: ignore[attr-defined]  # noqa: B018

@@ -1,0 +1,349 @@
+"""Workers in this process, against a node in memory."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.client.fake_node import FakeNode, Fault, fake_node
+
+import headrace
+from headrace.client.queue.client import AsyncClient
+from headrace.client.settings import QueueClientConfig
+from headrace.client.worker.config import WorkerConfig
+from headrace.client.worker.runner import Stop
+from headrace.client.worker.worker import Worker
+from headrace.model.errors import InvalidConfigError, InvalidRequestError
+from headrace.model.queue import Backoff
+
+QUICK = QueueClientConfig(deadline_ms=2_000, retry_pause_ms=1, retry_pause_ms_max=5)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the other side sets no events of ours
+            await asyncio.sleep(0.002)
+
+
+def work(
+    worker: Worker[Any],
+    during: Callable[[AsyncClient, FakeNode, Stop], Awaitable[None]],
+    *,
+    config: dict[str, Any] | None = None,
+) -> bool:
+    """Run a worker while something happens; then stop it. Returns whether all handlers finished."""
+
+    async def main() -> bool:
+        async with fake_node() as node, AsyncClient([node.address], config=QUICK) as client:
+            if config is not None:
+                node.make("orders", **config)
+            stop = Stop()
+            serving = asyncio.create_task(worker.serve(client, stop))
+            try:
+                await during(client, node, stop)
+            finally:
+                if not stop.well.is_set():
+                    stop.ask()
+                finished = await serving
+            return finished
+
+    return asyncio.run(main())
+
+
+def test_a_synchronous_handler_gets_each_message_once_in_a_thread() -> None:
+    seen: list[str] = []
+    names: set[str] = set()
+
+    @headrace.worker("orders", concurrency=4)
+    def handle(message: headrace.Message) -> None:
+        names.add(threading.current_thread().name)
+        seen.append(message.text)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send_many([str(number) for number in range(50)])
+        await until(lambda: len(node.queue("orders").done) == 50)
+
+    assert work(handle, during) is True
+    assert sorted(map(int, seen)) == list(range(50))
+    assert 1 <= len(names) <= 4
+    assert all(name.startswith("headrace-orders-") for name in names)
+
+
+def test_asynchronous_handlers_run_together_up_to_their_number() -> None:
+    running = 0
+    most = 0
+    gate = asyncio.Event()
+
+    @headrace.worker("orders", concurrency=5)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await gate.wait()
+        running -= 1
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send_many(["x"] * 20)
+        await until(lambda: running == 5)
+        gate.set()
+        await until(lambda: len(node.queue("orders").done) == 20)
+
+    work(handle, during)
+    assert most == 5
+
+
+def test_what_is_taken_ahead_is_bounded() -> None:
+    gate = asyncio.Event()
+
+    @headrace.worker("orders", concurrency=2, prefetch=3)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        await gate.wait()
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send_many(["x"] * 50)
+        await until(lambda: len(queue.leased) == 5)
+        gate.set()
+        await until(lambda: len(queue.done) == 50)
+
+    work(handle, during, config={})
+
+
+def test_leases_are_extended_while_handlers_run_and_while_messages_wait() -> None:
+    gate = asyncio.Event()
+
+    @headrace.worker("orders", concurrency=1, prefetch=1, lease=0.2)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        await gate.wait()
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send_many(["a", "b"])
+        await until(lambda: {offset for offset, _ in queue.extended} == {0, 1} and len(queue.extended) >= 6)
+        assert queue.extended[0][1] == 0.2
+        gate.set()
+        await until(lambda: queue.done == [0, 1])
+
+    work(handle, during, config={})
+
+
+def test_a_failure_is_tried_again_later_and_later() -> None:
+    attempts: list[int] = []
+
+    def handle(message: headrace.Message) -> None:
+        attempts.append(message.attempt)
+        if message.attempt < 4:
+            raise ZeroDivisionError
+
+    config = WorkerConfig(queue="orders", backoff=Backoff(first_ms=10, last_ms=25))
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0.01), (0, 0.02), (0, 0.025)]
+
+    work(Worker(handle, config), during, config={})
+    assert attempts == [1, 2, 3, 4]
+
+
+def test_a_queue_with_a_back_off_of_its_own_decides() -> None:
+    @headrace.worker("orders")
+    def handle(message: headrace.Message) -> None:
+        if message.attempt == 1:
+            raise ZeroDivisionError
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, None)]
+
+    work(handle, during, config={"backoff": {"first": 0.01, "last": 1}})
+
+
+def test_a_handler_may_choose_the_delay_or_reject_or_acknowledge_itself() -> None:
+    @headrace.worker("orders")
+    async def handle(message: headrace.AsyncMessage) -> None:
+        match message.text:
+            case "later" if message.attempt == 1:
+                raise headrace.Retry(0.01)
+            case "never":
+                raise headrace.Reject("no such tea")
+            case "itself":
+                await message.ack()
+                raise ZeroDivisionError
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send_many(["later", "never", "itself"])
+        await until(lambda: sorted(queue.done) == [0, 2] and queue.rejected == {1: "no such tea"})
+        assert queue.released == [(0, 0.01)]
+
+    work(handle, during, config={})
+
+
+def test_a_synchronous_handler_may_settle_its_message_from_its_thread() -> None:
+    @headrace.worker("orders")
+    def handle(message: headrace.Message) -> None:
+        message.extend(60)
+        message.release(0) if message.attempt == 1 else message.ack()
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0)]
+
+    work(handle, during, config={})
+
+
+def test_a_stop_lets_handlers_finish_and_gives_back_what_was_not_begun() -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+
+    @headrace.worker("orders", concurrency=2, prefetch=2)
+    def handle(message: headrace.Message) -> None:
+        begun.append(message.offset)
+        assert gate.wait(20)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send_many(["x"] * 4)
+        await until(lambda: len(begun) == 2 and len(queue.leased) == 4)
+        stop.ask()
+        await until(lambda: sorted(queue.released) == [(2, 0), (3, 0)])
+        gate.set()
+        await until(lambda: sorted(queue.done) == [0, 1])
+
+    assert work(handle, during, config={}) is True
+    assert sorted(begun) == [0, 1]
+
+
+@pytest.mark.parametrize("how", ["grace", "second stop"])
+def test_handlers_that_do_not_finish_are_cut_off_and_their_messages_given_back(how: str) -> None:
+    begun = threading.Event()
+    end = threading.Event()
+
+    @headrace.worker("orders", grace=0.05 if how == "grace" else 60)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @headrace.worker("orders", grace=0.05 if how == "grace" else 60)
+    def handle_in_thread(message: headrace.Message) -> None:
+        begun.set()
+        end.wait(20)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send("x")
+        await until(begun.is_set)
+        stop.ask()
+        if how == "second stop":
+            stop.ask()
+        await until(lambda: queue.released == [(0, 0)])
+
+    assert work(handle, during, config={}) is False
+    begun.clear()
+    assert work(handle_in_thread, during, config={}) is False
+    end.set()
+
+
+def test_a_key_of_an_ordered_queue_has_one_handler_and_nothing_overtakes_a_failure() -> None:
+    seen: list[str] = []
+
+    @headrace.worker("orders", concurrency=10)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        seen.append(f"{message.text} begins")
+        await asyncio.sleep(0)
+        if message.text == "a1" and message.attempt == 1:
+            raise headrace.Retry(0)
+        seen.append(f"{message.text} ends")
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        texts = [("a", "a1"), ("a", "a2"), ("b", "b1"), ("b", "b2")]
+        await client.queue("orders").send_many([headrace.OutgoingMessage(body=text, key=key) for key, text in texts])
+        await until(lambda: sorted(node.queue("orders").done) == [0, 1, 2, 3])
+        assert node.queue("orders").released[0] == (0, 0)
+        assert node.queue("orders").released[1] == (1, 0)
+
+    work(handle, during, config={"ordered": True})
+    assert seen.index("b1 ends") < seen.index("b2 begins")
+    assert seen[-1] == "a2 ends"
+    assert seen.index("a1 ends") < seen.index("a2 begins")
+
+
+def test_a_worker_waits_for_a_queue_that_is_not_there_yet_and_outlives_a_node_in_trouble(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @headrace.worker("orders", lease=0.2)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        pass
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await until(lambda: "no messages can be received" in caplog.text)
+        node.faults += [("GET", Fault.OVERLOADED), ("GET .*/messages", Fault.LOSE_ANSWER)]
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+
+    with caplog.at_level(logging.WARNING):
+        work(handle, during)
+
+
+def test_a_lost_lease_is_said_and_its_message_not_begun(caplog: pytest.LogCaptureFixture) -> None:
+    gate = asyncio.Event()
+    begun: list[tuple[str, int]] = []
+
+    @headrace.worker("orders", concurrency=1, prefetch=1, lease=0.2)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        begun.append((message.text, message.attempt))
+        await gate.wait()
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send_many(["a", "b"])
+        await until(lambda: len(queue.leased) == 2)
+        receipt = next(receipt for receipt, offset in queue.leased.items() if offset == 1)
+        queue.expire(receipt)
+        await until(lambda: "lease lost" in caplog.text)
+        gate.set()
+        await until(lambda: queue.done == [0, 1])
+
+    with caplog.at_level(logging.WARNING):
+        work(handle, during, config={})
+    assert begun == [("a", 1), ("b", 2)]
+
+
+def test_an_error_that_no_retry_helps_ends_the_worker() -> None:
+    @headrace.worker("orders")
+    async def handle(message: headrace.AsyncMessage) -> None:
+        pass
+
+    async def main() -> None:
+        async with fake_node() as node, AsyncClient([node.address], config=QUICK) as client:
+            queue = node.make("orders")
+            queue.config["lease"] = "no number"
+            await handle.serve(client, Stop())
+
+    with pytest.raises(headrace.HeadraceError, match="cannot be read"):
+        asyncio.run(main())
+
+
+def test_a_decorated_handler_can_be_called_as_it_is() -> None:
+    @headrace.worker("orders")
+    def handle(message: object) -> str:
+        """Brew it."""
+        return f"got {message}"
+
+    assert handle("tea") == "got tea"
+    assert handle.__doc__ == "Brew it."
+    assert handle.configured(concurrency=3).config.concurrency == 3
+
+
+def test_a_configuration_that_cannot_be_is_refused() -> None:
+    with pytest.raises(InvalidConfigError, match="concurrency"):
+        headrace.worker("orders", concurrency=0)
+    with pytest.raises(InvalidRequestError, match="length of time"):
+        headrace.worker("orders", lease=-1)
+    with pytest.raises(InvalidConfigError, match="unknown field"):
+        headrace.worker("orders")(lambda message: None).configured(speed=11)
