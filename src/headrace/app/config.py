@@ -18,6 +18,7 @@ import msgspec
 from headrace.broker.queue.config import QueuesConfig
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
+from headrace.gateways.sqs.config import SqsConfig
 from headrace.log.config import LogConfig
 from headrace.model.address import PORT_MAX, Address, parse_address
 from headrace.model.errors import ConfigurationError, InvalidConfigError
@@ -83,6 +84,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     insecure_listen: bool = False
     kafka: KafkaConfig = KafkaConfig()
     http: HttpConfig = HttpConfig()
+    sqs: SqsConfig = SqsConfig()
     topics: TopicsConfig = TopicsConfig()
     queues: QueuesConfig = QueuesConfig()
     log: LogConfig = LogConfig()

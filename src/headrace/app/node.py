@@ -16,6 +16,7 @@ from headrace import __version__
 from headrace.app import health
 from headrace.app.config import NodeConfig
 from headrace.app.identity import check_complete, check_identity
+from headrace.app.key_file import read_access_keys
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
@@ -31,10 +32,12 @@ from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.listener import HttpListener, listen_http
 from headrace.gateways.http.origin import Hosts
-from headrace.gateways.http.router import Router
+from headrace.gateways.http.router import Route, Router
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
 from headrace.gateways.rest.about import node_routes
+from headrace.gateways.rest.gateway import rest_router
+from headrace.gateways.sqs.gateway import SqsGateway
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
 from headrace.host.memory import keep_freed_memory
@@ -228,13 +231,36 @@ class Node:
         admin_limits = msgspec.structs.replace(
             config.limits, connections_max=min(config.limits.connections_max, _ADMIN_CONNECTIONS_MAX)
         )
-        self.http = await self._open_http("http.listen", config.listen, Router(about), counters, config.limits)
+        public = self._rest([*self._sqs(config.listen).routes(), *about], is_admin=False)
+        self.http = await self._open_http("http.listen", config.listen, public, counters, config.limits)
         self.http_address = Address(*self.http.address)
         self.http_admin = await self._open_http(
-            "http.admin_listen", config.admin, Router(about), counters, admin_limits
+            "http.admin_listen", config.admin, self._rest(about, is_admin=True), counters, admin_limits
         )
         self.http_admin_address = Address(*self.http_admin.address)
         _logger.info("listening", extra={"http": str(self.http_address), "admin": str(self.http_admin_address)})
+
+    def _rest(self, others: list[Route], *, is_admin: bool) -> Router:
+        return rest_router(
+            self.queues,
+            limits=self.config.http.limits,
+            is_admin=is_admin,
+            admin_address=lambda: str(self.http_admin_address),
+            others=others,
+        )
+
+    def _sqs(self, at: Address) -> SqsGateway:
+        config = self.config.sqs
+        keys = None if config.keys_file is None else read_access_keys(config.keys_file)
+        # Deleting a queue is an administrator's call. Whoever holds a key is one, and so is everybody on this machine
+        # where nobody is asked for a key.
+        return SqsGateway(
+            self.queues,
+            clock=self.clock,
+            config=config,
+            keys=keys,
+            may_delete=keys is not None or at.is_loopback,
+        )
 
     async def _open_http(
         self, setting: str, at: Address, router: Router, counters: HttpCounters, limits: HttpLimits
