@@ -22,7 +22,7 @@ def answer(path: str, *, reasons: list[Reason]) -> Response:
 def test_the_front_page_says_what_it_is_and_where_to_go() -> None:
     page = json.loads(answer("/", reasons=[]).body)
     assert (page["name"], page["node_id"]) == ("headrace", 7)
-    assert set(page["links"]) == {"/health", "/metrics"}
+    assert set(page["links"]) == {"/health", "/metrics", "/queues", "/docs", "/openapi.json"}
 
 
 def test_a_healthy_node_answers_200() -> None:

@@ -34,6 +34,9 @@ def node_routes(*, about: Mapping[str, Any], health: Health, metrics: Metrics) -
         "links": {
             "/health": "200 while this node can serve everything it holds, else 503 with reasons",
             "/metrics": "counters and gauges in Prometheus's text format",
+            "/queues": "the queues",
+            "/docs": "how to use them, to read",
+            "/openapi.json": "the same for programs",
         },
     }
 
