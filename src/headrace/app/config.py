@@ -26,7 +26,9 @@ from headrace.model.topic import CONFIG_KEYS, INT32_MAX, parse_config
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 # Variables that share the prefix and are not settings of a node.
-ENVIRONMENT_RESERVED = frozenset({"HEADRACE_CONFIG", "HEADRACE_SERVER", "HEADRACE_LONG"})
+ENVIRONMENT_RESERVED = frozenset(
+    {"HEADRACE_CONFIG", "HEADRACE_SERVER", "HEADRACE_HTTP", "HEADRACE_ADMIN", "HEADRACE_LONG"}
+)
 ENVIRONMENT_RESERVED_PREFIXES = ("HEADRACE_TEST_", "HEADRACE_BENCH_")
 DEFAULT = "default"
 
