@@ -9,6 +9,7 @@ from headrace.model import errors
 STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.HeadraceError: 500,
     errors.InvalidRequestError: 400,
+    errors.InvalidConfigError: 409,  # values that are valid one by one and contradict each other
     errors.BatchTooLargeError: 413,
     errors.UnknownTopicError: 404,
     errors.TopicExistsError: 409,
@@ -33,6 +34,7 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.ForeignDataError: 500,
     errors.UnknownQueueError: 404,
     errors.QueueExistsError: 409,
+    errors.InvalidReceiptError: 404,
     errors.StaleReceiptError: 410,
     errors.QueueFullError: 429,
     errors.TooManyLeasedError: 429,

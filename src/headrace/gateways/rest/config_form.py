@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from headrace.gateways.rest.form import SECONDS_MAX, Lease, Life, Span
+from headrace.gateways.rest.form import SECONDS_MAX, Count, Lease, Life, Span
 from headrace.model.names import NAME_LENGTH_MAX
 from headrace.model.queue import ATTEMPTS_MAX, Backoff, Deduplication, Guarantee, Overflow, QueueConfig
-from headrace.model.topic import INT64_MAX
 
-_Count = Annotated[int, Meta(ge=1, le=INT64_MAX)]
-_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+PARTITIONS_MAX = 10_000
+# A queue's name.
+Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._\-]+$")]
 
 
 class BackoffForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,25 +31,25 @@ class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
     ttl: Life | UnsetType | None = UNSET
     retention: Life | UnsetType | None = UNSET
     history: Span | UnsetType = UNSET
-    max_deliveries: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] | UnsetType | None = UNSET
-    dead_letter: _Name | UnsetType | None = UNSET
+    max_deliveries: Annotated[float, Meta(multiple_of=1, ge=1, le=ATTEMPTS_MAX)] | UnsetType | None = UNSET
+    dead_letter: Name | UnsetType | None = UNSET
     dead_letter_expired: bool | UnsetType = UNSET
     backoff: BackoffForm | UnsetType | None = UNSET
     deduplication: Deduplication | UnsetType = UNSET
     deduplication_window: Span | UnsetType = UNSET
-    messages_max: _Count | UnsetType | None = UNSET
+    messages_max: Count | UnsetType | None = UNSET
     overflow: Overflow | UnsetType = UNSET
-    leased_max: _Count | UnsetType = UNSET
+    leased_max: Count | UnsetType = UNSET
     fair: bool | UnsetType = UNSET
     reader_lag_max: Life | UnsetType = UNSET
-    reader_lag_bytes_max: _Count | UnsetType = UNSET
+    reader_lag_bytes_max: Count | UnsetType = UNSET
 
 
 class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
     """A queue to be made. Everything may be left out."""
 
     config: ConfigForm = msgspec.field(default_factory=ConfigForm)
-    partitions: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
+    partitions: Annotated[float, Meta(multiple_of=1, ge=1, le=PARTITIONS_MAX)] | UnsetType = UNSET
     durability: Literal["fsync", "replicated", "memory"] | UnsetType = UNSET
 
 
@@ -82,6 +82,8 @@ def changed(config: QueueConfig, form: ConfigForm) -> QueueConfig:
             value = Backoff(first_ms=_ms(value.first), last_ms=_ms(value.last))
         elif field.name in _IN_MS and value is not None:
             value = _ms(value)
+        elif isinstance(value, float):
+            value = int(value)
         values[_IN_MS.get(field.name, field.name)] = value
     return msgspec.structs.replace(config, **values)
 

@@ -87,8 +87,8 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
 
 def wrong_shape(what: str) -> RefusedError:
     """From msgspec's sentence, which ends with the place where there is one."""
-    match = re.search(r" - at `(key in )?\$\.?(.*?)`$", what)
-    field = match[2] if match is not None else ""
+    match = re.search(r" - at (?:`key` in )?`\$\.?(.*?)`$", what)
+    field = match[1] if match is not None else ""
     if not field and (named := re.search(r"field `([^`]*)`", what)) is not None:
         field = named[1]
     return RefusedError(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from headrace.model.message import HEADER_PREFIX
 from headrace.model.queue import LEASE_MS_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX
 
 ENTRIES_MAX = 1_000
@@ -17,10 +18,17 @@ LEASE_SECONDS_MAX = LEASE_MS_MAX // 1_000
 TEXT_LENGTH_MAX = 1_024
 HEADERS_MAX = 100
 
-Priority = Annotated[int, Meta(ge=0, le=PRIORITY_MAX, description="0 to 9; 9 is handed out first")]
+# The largest whole number that every JSON library reads as it was written.
+WHOLE_MAX = 2**53 - 1
+# In JSON 5 and 5.0 are the same number, so whole numbers are decoded as floats that must be whole.
+Whole = Annotated[float, Meta(multiple_of=1, ge=0, le=WHOLE_MAX)]
+Count = Annotated[float, Meta(multiple_of=1, ge=1, le=WHOLE_MAX)]
+Priority = Annotated[float, Meta(multiple_of=1, ge=0, le=PRIORITY_MAX, description="0 to 9; 9 is handed out first")]
 Span = Annotated[float, Meta(ge=0, le=SECONDS_MAX, description="seconds")]
 Life = Annotated[float, Meta(ge=0.001, le=SECONDS_MAX, description="seconds")]
 Lease = Annotated[float, Meta(ge=0, le=LEASE_SECONDS_MAX, description="seconds")]
+# Names that begin with headrace- are headrace's own.
+HeaderName = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX, pattern=f"^(?!{HEADER_PREFIX})")]
 Text = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
 Handle = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
 Reason = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
@@ -45,7 +53,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     delay: Delay = None
     ttl: Ttl = None
     key: Text | None = None
-    headers: Annotated[dict[Text, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
+    headers: Annotated[dict[HeaderName, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
     deduplication_id: Text | None = None
 
 
@@ -57,7 +65,7 @@ class Send(msgspec.Struct, forbid_unknown_fields=True):
     delay: Delay = None
     ttl: Ttl = None
     key: Text | None = None
-    headers: Annotated[dict[Text, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
+    headers: Annotated[dict[HeaderName, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
     deduplication_id: Text | None = None
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)] | UnsetType = UNSET
 
@@ -68,7 +76,7 @@ class NewMessages(msgspec.Struct, forbid_unknown_fields=True):
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
-Pairs = Annotated[tuple[tuple[Text, bytes], ...], Meta(max_length=HEADERS_MAX)]
+Pairs = Annotated[tuple[tuple[HeaderName, bytes], ...], Meta(max_length=HEADERS_MAX)]
 
 
 class PackedMessage(msgspec.Struct, forbid_unknown_fields=True):

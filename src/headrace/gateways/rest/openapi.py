@@ -126,7 +126,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "queue": {"type": "string", "pattern": NAME_PATTERN},
     "receipt_handle": {"type": "string", "minLength": 1, "maxLength": form.TEXT_LENGTH_MAX},
     "id": {"type": "string", "minLength": 1, "maxLength": 64},
-    "name": {"type": "string", "minLength": 1, "maxLength": 249, "pattern": r"^[A-Za-z0-9._\-]+$"},
+    "name": {"type": "string", "pattern": r"^[A-Za-z0-9._\-]{1,100}$"},
 }
 
 
@@ -136,7 +136,7 @@ def describe_api(*, version: str, wait_seconds_max: float) -> dict[str, Any]:
     shapes = {shape for one in table for shape in (*one.takes, *one.answers.values()) if shape is not None}
     ordered = [*sorted(shapes, key=repr), form.Problem]
     _, components = msgspec.json.schema_components(ordered, schema_hook=_hook, ref_template=_REFERENCE)
-    _open_raw(components)
+    _say_more(components)
     paths: dict[str, dict[str, Any]] = {}
     for one in table:
         paths.setdefault(one.path, {})[one.method] = _operation(one)
@@ -158,11 +158,26 @@ def _hook(kind: type[Any]) -> dict[str, Any]:
     raise NotImplementedError
 
 
-def _open_raw(components: dict[str, Any]) -> None:
-    """What msgspec's schemas do not say: maps with whole numbers for keys, and one shape or another by its fields."""
+def _say_more(components: dict[str, Any]) -> None:
+    """What the structs do not say: whole numbers by their name, one field of several, keys that are numbers."""
+    for schema in components.values():
+        _name_integers(schema)
     change = components["LeaseChange"]
     change["oneOf"] = [{"required": [name]} for name in ("lease", "release", "reject")]
-    components["ReaderPositions"]["properties"]["positions"]["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,5})$"}
+    positions = components["ReaderPositions"]["properties"]["positions"]
+    positions["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,3})$"}
+
+
+def _name_integers(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if schema.get("multipleOf") == 1:
+            del schema["multipleOf"]
+            schema["type"] = "integer"
+        for inner in schema.values():
+            _name_integers(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            _name_integers(inner)
 
 
 def _operation(one: Operation) -> dict[str, Any]:

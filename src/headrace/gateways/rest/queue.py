@@ -20,9 +20,8 @@ from headrace.gateways.http.message import JSON, RefusedError
 from headrace.gateways.rest import queue_form
 from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed
 from headrace.gateways.rest.decode import Body, invalid_field, read_count, read_query
-from headrace.gateways.rest.form import TEXT_LENGTH_MAX
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
-from headrace.model.errors import QueueExistsError, UnknownQueueError
+from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
 
 PAGE_MAX = 1_000
@@ -106,7 +105,7 @@ class QueueRoutes:
             await self._queues.create(
                 name,
                 config,
-                partition_count=-1 if form.partitions is msgspec.UNSET else form.partitions,
+                partition_count=-1 if form.partitions is msgspec.UNSET else int(form.partitions),
                 durability=None if form.durability is msgspec.UNSET else form.durability,
             )
         except QueueExistsError:
@@ -194,13 +193,24 @@ class QueueRoutes:
         _fields(request)
         form: queue_form.NewRedrive = await _read(request, _REDRIVE, default=b"{}")
         redrive = await self._queues.redrive(
-            request.path_params["queue"], target=form.target, filter=form.filter, rate_per_second=form.rate
+            request.path_params["queue"],
+            target=form.target,
+            filter=form.filter.filter(),
+            rate_per_second=None if form.rate is None else int(form.rate),
         )
         return _answer(queue_form.redriven(redrive), status=202)
 
     async def cancel_redrive(self, request: Request) -> Response:
         _fields(request)
-        redrive = await self._queues.cancel_redrive(request.path_params["queue"], request.path_params["id"])
+        queue, id = request.path_params["queue"], request.path_params["id"]
+        try:
+            redrive = await self._queues.cancel_redrive(queue, id)
+        except UnknownRedriveError:
+            # One that is over has ended, which is all that was asked for.
+            ended = [one for one in self._queues.redrives(queue) if one.id == id]
+            if not ended:
+                raise
+            redrive = ended[0]
         return _answer(queue_form.redriven(redrive))
 
     # Named readers.
@@ -220,11 +230,9 @@ class QueueRoutes:
 
     async def put_reader(self, request: Request) -> Response:
         _fields(request)
-        name = request.path_params["name"]
-        if len(name) > TEXT_LENGTH_MAX:
-            raise invalid_field("name", f"a reader's name has at most {TEXT_LENGTH_MAX} characters")
         form: queue_form.ReaderPositions = await _read(request, _POSITIONS, default=b"{}")
-        reader = await self._queues.move_reader(request.path_params["queue"], name, form.positions)
+        positions = {partition: int(offset) for partition, offset in form.positions.items()}
+        reader = await self._queues.move_reader(request.path_params["queue"], request.path_params["name"], positions)
         return _answer(queue_form.ReaderForm(reader.name, reader.positions))
 
     async def delete_reader(self, request: Request) -> Response:

@@ -6,14 +6,12 @@ import msgspec
 from msgspec import Meta
 
 from headrace.broker.queue.port import Browsed, QueueCounts, QueueDescription, Redrive, RedriveFilter, RedriveState
-from headrace.gateways.rest.config_form import ConfigForm, shown
-from headrace.gateways.rest.form import Base64, HeaderValue
+from headrace.gateways.rest.config_form import ConfigForm, Name, shown
+from headrace.gateways.rest.form import Base64, HeaderValue, Whole
 from headrace.gateways.rest.value import shown_body, shown_headers, shown_text
-from headrace.model.names import NAME_LENGTH_MAX
-from headrace.model.topic import INT64_MAX
 
 RATE_MAX = 1_000_000
-Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+PARTITION_MAX = 9_999
 
 
 class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +66,33 @@ class BrowsedMessages(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class FilterForm(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters go back; everything that is said must hold."""
+
+    reason: Annotated[str, Meta(description="a part of it")] | None = None
+    key: str | None = None
+    source: Annotated[str, Meta(description="the queue that they came from")] | None = None
+    sent_before_ms: Whole | None = None
+    sent_after_ms: Whole | None = None
+    body_contains: str | None = None
+
+    def filter(self) -> RedriveFilter:
+        return RedriveFilter(
+            reason=self.reason,
+            key=self.key,
+            source=self.source,
+            sent_before_ms=None if self.sent_before_ms is None else int(self.sent_before_ms),
+            sent_after_ms=None if self.sent_after_ms is None else int(self.sent_after_ms),
+            body_contains=self.body_contains,
+        )
+
+
 class NewRedrive(msgspec.Struct, forbid_unknown_fields=True):
     """Which dead letters go back, where to, and how fast. Without a target, to the queues that they came from."""
 
-    target: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)] | None = None
-    filter: RedriveFilter = RedriveFilter()
-    rate: Annotated[int, Meta(ge=1, le=RATE_MAX, description="messages a second")] | None = None
+    target: Name | None = None
+    filter: FilterForm = msgspec.field(default_factory=FilterForm)
+    rate: Annotated[float, Meta(multiple_of=1, ge=1, le=RATE_MAX, description="messages a second")] | None = None
 
 
 class RedriveForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +121,7 @@ class Redrives(msgspec.Struct, frozen=True):
 class ReaderPositions(msgspec.Struct, forbid_unknown_fields=True):
     """For each partition, the next offset that the reader wants."""
 
-    positions: dict[Annotated[int, Meta(ge=0, le=1_000_000)], Offset] = {}
+    positions: dict[Annotated[int, Meta(ge=0, le=PARTITION_MAX)], Whole] = {}
 
 
 class ReaderForm(msgspec.Struct, frozen=True):

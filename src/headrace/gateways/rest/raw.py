@@ -8,7 +8,7 @@ from headrace.gateways.http.message import Request
 from headrace.gateways.rest import form
 from headrace.gateways.rest.decode import invalid_field, read_count, read_query, read_seconds
 from headrace.gateways.rest.form import milliseconds_or_none
-from headrace.gateways.rest.value import CONTENT_TYPE, check_header_name
+from headrace.gateways.rest.value import CONTENT_TYPE
 from headrace.model.message import HEADER_PREFIX, Message
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX
 
@@ -24,7 +24,9 @@ def raw_message(request: Request) -> Message:
         if not name.startswith(HEADER_PREFIX):
             continue
         if name.startswith(OWN_PREFIX) and len(name) > len(OWN_PREFIX):
-            check_header_name(own := name.removeprefix(OWN_PREFIX))
+            own = name.removeprefix(OWN_PREFIX)
+            if own.startswith(HEADER_PREFIX):
+                raise invalid_field(name, f"names that begin with {HEADER_PREFIX} are headrace's own; choose another")
             headers.append((own, _text(name, value).encode()))
         elif (option := _BY_HEADER.get(name)) is not None:
             fields.setdefault(option, _text(name, value))

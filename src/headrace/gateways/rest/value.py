@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from headrace.gateways.http.message import RefusedError
-from headrace.gateways.rest.decode import decode, invalid_field
+from headrace.gateways.rest.decode import decode
 from headrace.gateways.rest.form import Base64, HeaderValue, NewMessage, PackedMessage, Send, milliseconds_or_none
-from headrace.model.message import HEADER_PREFIX, Headers, Message
+from headrace.model.message import Headers, Message
 
 CONTENT_TYPE = "content-type"
 _JSON = b"application/json"
@@ -38,7 +38,7 @@ def message_of(entry: NewMessage | Send) -> Message:
         body,
         None if entry.key is None else entry.key.encode(),
         headers,
-        entry.priority,
+        int(entry.priority),
         milliseconds_or_none(entry.delay),
         milliseconds_or_none(entry.ttl),
         entry.deduplication_id,
@@ -46,30 +46,20 @@ def message_of(entry: NewMessage | Send) -> Message:
 
 
 def message_of_packed(entry: PackedMessage) -> Message:
-    for name, _ in entry.headers:
-        check_header_name(name)
     return Message(
         entry.body,
         entry.key,
         entry.headers,
-        entry.priority,
+        int(entry.priority),
         milliseconds_or_none(entry.delay),
         milliseconds_or_none(entry.ttl),
         entry.deduplication_id,
     )
 
 
-def check_header_name(name: str) -> None:
-    if name.lower().startswith(HEADER_PREFIX):
-        raise invalid_field(
-            f"headers.{name}", f"names that begin with {HEADER_PREFIX} are headrace's own; choose another"
-        )
-
-
 def _stored_headers(headers: Mapping[str, HeaderValue]) -> Headers:
     pairs: list[tuple[str, bytes]] = []
     for name, value in headers.items():
-        check_header_name(name)
         for one in value if isinstance(value, list) else (value,):
             pairs.append((name, one.encode() if isinstance(one, str) else one.base64))
     return tuple(pairs)
