@@ -339,9 +339,10 @@ class LiveQueue:
             if partition.holds(lease.offset, lease.attempt):
                 partition.extend(lease.offset, receive.lease_ms)
                 receive.taken.append((partition, [lease]))
-        if receive.taken:
-            self._deliver(receive)
-        return bool(receive.taken)
+        if not receive.taken:
+            return False
+        self._deliver(receive)
+        return True
 
     # Ending and moving leases.
 

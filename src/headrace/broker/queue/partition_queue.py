@@ -27,7 +27,7 @@ from headrace.broker.queue.steady import FoldClock
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
 from headrace.folds.queue.image import fold_name, snapshot
-from headrace.folds.queue.op import Op
+from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
 from headrace.log.snapshots import Snapshot
@@ -140,6 +140,7 @@ class PartitionQueue:
             tell(error)
         if self._ops and self.partition.log.broken is None:
             self._clock.call_later(_RETRY_MS, self.partition.write_soon)
+        self._arm()
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
         replay_batch(self.fold, self.id, batch.header, batch.data, base_offset)
@@ -227,7 +228,6 @@ class PartitionQueue:
         if self._inherited:
             self._inherited.difference_update(lease.offset for lease in handout.leases)
         self._write(handout.op)
-        self._arm()
         return handout.leases
 
     def check_open(self) -> None:
@@ -293,8 +293,7 @@ class PartitionQueue:
     def decide(self, op: Op, told: Told | None = None) -> None:
         """Write what the fold has decided, and see what follows from it."""
         self._write(op, told)
-        self._arm()
-        if self.fold.dying(1):
+        if self.fold.dying_reasons:
             self._on_dying(self)
         self._on_visible()
 
@@ -360,7 +359,12 @@ class PartitionQueue:
             self._await(self.partition.end_offset, told)
 
     def _write(self, op: Op, told: Told | None = None) -> None:
-        self._ops.append(op)
+        ops = self._ops
+        if ops and isinstance(op, Acked) and isinstance(ops[-1], Acked):
+            # One entry for what a turn acknowledged: time can do nothing in between that would outlast it.
+            ops[-1] = Acked(ops[-1].offsets + op.offsets, op.at)
+        else:
+            ops.append(op)
         if told is not None:
             self._ops_told.append(told)
         self.partition.write_soon()
@@ -374,7 +378,7 @@ class PartitionQueue:
     # Time.
 
     def _arm(self) -> None:
-        """Wake when the next lease ends, delay is over or message expires."""
+        """Wake when the next lease ends, delay is over or message expires. Once a turn, when it is written."""
         now = self.now.now()
         event = self.fold.next_event()
         due = [at - clock_ms for at, clock_ms in zip(event, now, strict=True) if at is not None]
@@ -401,7 +405,7 @@ class PartitionQueue:
                 self._on_dying(self)
             else:
                 self._write(self.fold.expire(tuple(expired), now=now))
-        if self.fold.dying(1):
+        if self.fold.dying_reasons:
             self._on_dying(self)
         self._on_visible()
         self._arm()

@@ -65,7 +65,8 @@ from headrace.model.topic import UNLIMITED
 _logger = logging.getLogger(__name__)
 
 # The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
-_TOPIC_OVERRIDES = {"retention.ms": str(UNLIMITED)}
+# A message of 1 MiB, which SQS allows, goes in with its headers and envelope.
+_TOPIC_OVERRIDES = {"retention.ms": str(UNLIMITED), "max.message.bytes": str(1024 * 1024 + 64 * 1024)}
 
 T = TypeVar("T")
 
