@@ -72,6 +72,12 @@ class NodeProcess:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def http(self) -> str:
+        """Where it listens for HTTP, which it says once it is ready."""
+        said: dict[str, str] = json.loads(self._output("out").read_text(encoding="utf-8"))
+        return said["http"]
+
+    @property
     def pid(self) -> int:
         assert self.process is not None, "the node was never started"
         return self.process.pid

@@ -13,11 +13,8 @@ from headrace.gateways.http.message import Request, Response
 from headrace.gateways.http.router import Later
 from headrace.gateways.sqs.config import SqsConfig
 from headrace.gateways.sqs.gateway import SqsGateway
-from headrace.model.errors import HeadraceError
 from headrace.security.access_keys import AccessKeys
-from headrace.security.sigv4 import SignatureRefusedError
 from headrace.testing.clock import SimulatedClock
-from headrace.wire.sqs.error import SqsError
 
 HOST = "localhost:8080"
 
@@ -41,16 +38,13 @@ class Door:
 
     def answer(self, request: Request) -> Response:
         """What the server would write. Nothing here may take a turn of a loop but the coroutines."""
-        try:
-            found = self.gateway.handle(request)
-            if isinstance(found, Response):
-                return found
-            if isinstance(found, Later):
-                return found.render(found.promise.result())
-            assert isinstance(found, Coroutine)
-            return asyncio.run(found)
-        except (SqsError, HeadraceError, SignatureRefusedError) as error:
-            return self.gateway.failed(request, error)
+        found = self.gateway.handle(request)
+        if isinstance(found, Response):
+            return found
+        if isinstance(found, Later):
+            return found.render(found.promise.result())
+        assert isinstance(found, Coroutine)
+        return asyncio.run(found)
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """One operation over JSON."""

@@ -7,8 +7,8 @@ answers are made in the turn in which the log says that they are true, and no ta
 
 Nothing here outlives a restart but what is written in the queues: SQS's own attributes and tags are in a queue's notes.
 
-Whoever fails raises: `SqsError` where SQS has words of its own, headrace's errors by the table in `errors`. The server
-hands what was raised to `failed`, which answers in the protocol that the request came by.
+Whoever refuses raises: `SqsError` where SQS has words of its own, headrace's errors by the table in `errors`. `failed`
+answers in the protocol that the request came by, also what the server refuses on our behalf.
 """
 
 import asyncio
@@ -30,8 +30,9 @@ from headrace.gateways.sqs.send import Sending
 from headrace.gateways.sqs.tag import Labelling
 from headrace.gateways.sqs.view import Views
 from headrace.host.clock import Clock
+from headrace.model.errors import HeadraceError
 from headrace.security.access_keys import AccessKeys
-from headrace.security.sigv4 import Signable, Verifier
+from headrace.security.sigv4 import Signable, SignatureRefusedError, Verifier
 from headrace.wire.sqs import request as requests
 from headrace.wire.sqs.answer import Answer
 from headrace.wire.sqs.codec import JSON, QUERY, TARGET_PREFIX, Codec, decode_form, decode_json
@@ -41,6 +42,9 @@ from headrace.wire.sqs.query import parse_form
 QUEUE_PATH = "/{account:[0-9]{12}}/{queue}"
 
 Operation = Callable[[Any, str], Outcome]
+
+# Refusals: answered here, so that the server need not take them for failures and log them.
+EXPECTED = (SqsError, SignatureRefusedError, HeadraceError)
 
 
 class SqsGateway:
@@ -107,7 +111,13 @@ class SqsGateway:
         ]
 
     def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
-        """Answer one request. Raises what `failed` answers."""
+        """Answer one request. What nothing here expects is raised, and the server logs it."""
+        try:
+            return self._handle(request)
+        except EXPECTED as error:
+            return self.failed(request, error)
+
+    def _handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
         if self._verifier is not None:
             signable = Signable(request.method, request.path, request.query, request.headers, request.body)
             self._verifier.verify(signable, now_ms=self._clock.wall_ms())
@@ -116,14 +126,25 @@ class SqsGateway:
         outcome = self._operations[type(value)](value, host)
         if isinstance(outcome, Pending):
             answer = outcome.answer
-            return Later(
-                outcome.promise,
-                lambda result: _response(codec, operation, answer(result), request.id),
-                outcome.cancel,
-            )
+
+            def render(result: Any) -> Response:
+                try:
+                    return _response(codec, operation, answer(result), request.id)
+                except EXPECTED as error:
+                    return self.failed(request, error)
+
+            return Later(outcome.promise, render, outcome.cancel)
         if isinstance(outcome, Coroutine):
-            return _await(outcome, codec, operation, request.id)
+            return self._await(request, outcome, codec, operation)
         return _response(codec, operation, outcome, request.id)
+
+    async def _await(
+        self, request: Request, outcome: Coroutine[Any, Any, Answer], codec: Codec, operation: str
+    ) -> Response:
+        try:
+            return _response(codec, operation, await outcome, request.id)
+        except EXPECTED as error:
+            return self.failed(request, error)
 
     def _decode(self, request: Request, host: str) -> tuple[Codec, str, requests.SqsRequest]:
         target = request.headers.get("x-amz-target")
@@ -160,7 +181,3 @@ def _response(codec: Codec, operation: str, answer: Answer, request_id: str) -> 
         body=codec.answer(operation, answer, request_id),
         headers=(("x-amzn-RequestId", request_id),),
     )
-
-
-async def _await(outcome: Coroutine[Any, Any, Answer], codec: Codec, operation: str, request_id: str) -> Response:
-    return _response(codec, operation, await outcome, request_id)

@@ -12,7 +12,7 @@ from headrace.gateways.sqs.place import Places, name_of_url
 from headrace.gateways.sqs.queue_attribute import COMPUTED, SETTABLE
 from headrace.gateways.sqs.send import received_id, sequence_number
 from headrace.gateways.sqs.view import QueueView, Views
-from headrace.model.message import DEAD_SENT_HEADER, DEAD_SOURCE_HEADER, ORIGIN_HEADER, Received, message_id
+from headrace.model.message import DEAD_SENT_HEADER, DEAD_SOURCE_HEADER, ORIGIN_HEADER, Received
 from headrace.wire.sqs import attribute
 from headrace.wire.sqs.answer import ReceivedMessage, ReceivedMessages
 from headrace.wire.sqs.check import (
@@ -114,14 +114,14 @@ class Receiving:
         )
 
     def _id(self, received: Received, view: QueueView) -> str:
-        if received.id == message_id(received.partition, received.offset):
-            return uuid_at(view.queue.id, received.partition, received.offset)
-        # Moved: the id is of its place in the queue that it was sent to first.
-        try:
-            origin = UUID(dict(received.headers)[ORIGIN_HEADER].decode())
-        except (KeyError, ValueError):
-            return received.id
-        return uuid_of(origin, received.id)
+        for name, value in received.headers:
+            if name == ORIGIN_HEADER:
+                # Moved: the id is of its place in the queue that it was sent to first.
+                try:
+                    return uuid_of(UUID(value.decode()), received.id)
+                except ValueError:
+                    break
+        return uuid_at(view.queue.id, received.partition, received.offset)
 
     def _system_attributes(self, received: Received, view: QueueView, wanted: Sequence[str]) -> dict[str, str]:
         group = None if received.key is None else received.key.decode("utf-8", "replace")
