@@ -1,13 +1,13 @@
 """One queue by one door: send for a while, receive what was sent, acknowledge what was received."""
 
 import re
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from benchmarks.door import Door
-from benchmarks.http_load import CONNECTIONS, MeasuredHttp, load
+from benchmarks.http_load import CONNECTIONS, MeasuredHttp, Script, load
+from benchmarks.process import Server
 
 EMPTY_ANSWERS_MAX = 2 * CONNECTIONS
 # A batch is answered with success, and says of each entry how it went. No message of a load contains these words.
@@ -22,10 +22,15 @@ class Load(NamedTuple):
     connections: int = CONNECTIONS
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    sends: MeasuredHttp
-    receives: MeasuredHttp
-    acknowledgements: MeasuredHttp
+class Part(NamedTuple):
+    found: MeasuredHttp
+    server_cpu_share: float  # of one core
+
+
+class Round(NamedTuple):
+    sends: Part
+    receives: Part
+    acknowledgements: Part
 
 
 class Sending:
@@ -76,15 +81,15 @@ class Acknowledging:
         return self._count if status < 300 and not _failure(body) else 0
 
 
-def measure_sends(address: str, door: Door, body: str, count: int, how: Load) -> MeasuredHttp:
-    script = Sending(door, body, count)
-    return load(address, script, seconds=how.seconds, warmup_s=how.warmup_s, connections=how.connections)
-
-
-def measure_round(address: str, door: Door, body: str, count: int, how: Load) -> Round:
-    sends = measure_sends(address, door, body, count, how)
+def measure_round(server: Server, door: Door, body: str, count: int, how: Load) -> Round:
+    sends = _measure(server, Sending(door, body, count), how)
     receiving = Receiving(door, count)
-    receives = load(address, receiving, seconds=how.seconds, connections=how.connections)
+    receives = _measure(server, receiving, how._replace(warmup_s=0.0))
     acknowledging = Acknowledging(door, receiving.receipts, count)
-    acknowledgements = load(address, acknowledging, seconds=how.seconds, connections=how.connections)
-    return Round(sends=sends, receives=receives, acknowledgements=acknowledgements)
+    return Round(sends, receives, _measure(server, acknowledging, how._replace(warmup_s=0.0)))
+
+
+def _measure(server: Server, script: Script, how: Load) -> Part:
+    begun_s, cpu_s = time.perf_counter(), server.cpu_s()
+    found = load(server.http, script, seconds=how.seconds, warmup_s=how.warmup_s, connections=how.connections)
+    return Part(found, (server.cpu_s() - cpu_s) / (time.perf_counter() - begun_s))

@@ -15,7 +15,7 @@ from benchmarks.boto_load import MeasuredBoto
 from benchmarks.client_load import MeasuredClient
 from benchmarks.door import Door, MsgpackDoor, RestDoor, SqsDoor, create_queue, create_sqs_queue
 from benchmarks.http_load import MeasuredHttp, Repeat, load
-from benchmarks.http_round import Load, Round, measure_round
+from benchmarks.http_round import Load, measure_round
 from benchmarks.process import Server, running_module, running_node
 from benchmarks.report import Goal, Report, amount
 from benchmarks.settings import Settings
@@ -32,8 +32,8 @@ WORKS = ("send", "receive", "acknowledge")
 
 class Turn(NamedTuple):
     node: MeasuredHttp
-    bare: MeasuredHttp
     node_cpu_share: float
+    bare: MeasuredHttp
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +51,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: float | None = None
     p99_ms: float | None = None
     node_cpu_share: float | None = None
+    node_cpu_us: float | None = None  # for each message
     client_cpu_share: float | None = None
 
 
@@ -90,19 +91,12 @@ def _measure_door(
     turns: dict[str, list[Turn]] = {work: [] for work in WORKS}
     for number in range(int(settings.either(3, 1))):
         door = _door(kind, node, f"turn-{number}")
-        before_s = node.cpu_s()
-        found = measure_round(node.http, door, BODY, batch, how)
-        spent_s = node.cpu_s() - before_s
-        share = spent_s / (how.warmup_s + sum(part.seconds for part in (found.sends, *_others(found))))
+        found = measure_round(node, door, BODY, batch, how)
         requests = (door.send(BODY, batch), door.receive(batch), door.acknowledge(["r" * 60] * batch))
-        for work, part, request in zip(WORKS, (found.sends, *_others(found)), requests, strict=True):
+        for work, part, request in zip(WORKS, found, requests, strict=True):
             beside = load(bare.http, Repeat(request), seconds=how.seconds / 2, warmup_s=how.warmup_s / 2)
-            turns[work].append(Turn(part, beside, share))
+            turns[work].append(Turn(*part, beside))
     return [_line(kind.name, batch, work, taken) for work, taken in turns.items()]
-
-
-def _others(found: Round) -> tuple[MeasuredHttp, MeasuredHttp]:
-    return found.receives, found.acknowledgements
 
 
 def _line(door: str, batch: int, work: str, turns: list[Turn]) -> Line:
@@ -120,6 +114,7 @@ def _line(door: str, batch: int, work: str, turns: list[Turn]) -> Line:
         p50_ms=median(found.p50 for found in latencies),
         p99_ms=median(found.p99 for found in latencies),
         node_cpu_share=median(turn.node_cpu_share for turn in turns),
+        node_cpu_us=median(turn.node_cpu_share / turn.node.messages_per_s * 1e6 for turn in turns),
         client_cpu_share=median(turn.node.client_cpu_share for turn in turns),
     )
 
@@ -160,9 +155,8 @@ def _beside_moto(settings: Settings, moto: Server, lines: list[Line]) -> list[Li
     how = Load(settings.either(3.0, 0.5), connections=MOTO_CONNECTIONS)
     for batch in SqsDoor.batch_sizes:
         door = SqsDoor(moto.http, create_sqs_queue(moto.http, f"batch-{batch}"))
-        taken = measure_round(moto.http, door, BODY, batch, how)
-        for work, part in zip(WORKS, (taken.sends, *_others(taken)), strict=True):
-            found[batch, work] = part.messages_per_s
+        for work, part in zip(WORKS, measure_round(moto, door, BODY, batch, how), strict=True):
+            found[batch, work] = part.found.messages_per_s
     return [
         msgspec.structs.replace(line, moto_ratio=line.messages_per_s / found[line.batch, line.work])
         if line.door == SqsDoor.name and found[line.batch, line.work]
@@ -199,6 +193,7 @@ def report(lines: list[Line], boto: dict[str, MeasuredBoto]) -> Report:
             "p50 ms",
             "p99 ms",
             "node CPU",
+            "us/message",
             "client CPU",
         ],
         rows=[_row(line) for line in lines],
@@ -206,6 +201,7 @@ def report(lines: list[Line], boto: dict[str, MeasuredBoto]) -> Report:
         goals=goals,
         notes=[
             "Requests are bytes made beforehand, because boto3 and curl would be the limit; boto3 itself is below.",
+            "CPU in shares of one core; us/message: microseconds of the node's, in all threads, for each message.",
             f"of bare: requests a second beside a bare httptools protocol. {failed} requests failed.",
             f"of moto: over {MOTO_CONNECTIONS} connections, with which it is quickest.",
             "Python client, batch 1: 64 tasks that each wait for their message; the client gathers what is under way.",
@@ -228,5 +224,6 @@ def _row(line: Line) -> list[str]:
         shown(line.p50_ms),
         shown(line.p99_ms),
         shown(line.node_cpu_share),
+        shown(line.node_cpu_us, "{:.1f}"),
         shown(line.client_cpu_share),
     ]

@@ -17,7 +17,7 @@ from benchmarks.door import RestDoor, request
 from benchmarks.http_load import Connection
 from headrace.cli.load import Percentiles, percentiles
 
-SENDERS = 32
+SENDERS = 64
 CONSUMERS = 8
 RECEIVE_MAX = 10
 WAIT_S = 20

@@ -56,11 +56,13 @@ def test_a_load_ends_when_its_time_is_over(bare: Server) -> None:
 def test_messages_go_into_and_out_of_a_server_that_closes_after_each_answer(moto: Server) -> None:
     door = SqsDoor(moto.http, create_sqs_queue(moto.http, "bench"))
     for count in door.batch_sizes:
-        found = measure_round(moto.http, door, "x" * 100, count, Load(0.3, connections=2))
-        assert found.sends.messages == found.sends.requests * count
-        assert 0 < found.receives.messages <= found.sends.messages
-        assert found.acknowledgements.messages == found.acknowledgements.requests * count
-        assert found.sends.failed == found.receives.failed == found.acknowledgements.failed == 0
+        sends, receives, acknowledgements = (
+            part.found for part in measure_round(moto, door, "x" * 100, count, Load(0.3, connections=2))
+        )
+        assert sends.messages == sends.requests * count
+        assert 0 < receives.messages <= sends.messages
+        assert acknowledgements.messages == acknowledgements.requests * count
+        assert sends.failed == receives.failed == acknowledgements.failed == 0
 
 
 def test_a_failure_within_an_answered_batch_counts_for_nothing(moto: Server) -> None:
