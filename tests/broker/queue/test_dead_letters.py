@@ -1,0 +1,157 @@
+"""Dead letters and redrives; also a crash at every disk call between a copy and the end at its source (row 34)."""
+
+import random
+
+from tests.broker.node import Node, run
+from tests.broker.queue.world import NAME, QueueWorld
+
+from headrace.broker.queue.port import RedriveFilter, RedriveState, Rejection
+from headrace.model.errors import InvalidRequestError, RedriveRunningError, UnknownRedriveError
+from headrace.model.queue import QueueConfig
+from headrace.testing.clock import settle
+from headrace.testing.disk import SimulatedDisk
+
+DEAD = "orders-dead"
+
+
+async def reborn(world: QueueWorld, disk: SimulatedDisk, chooser: random.Random) -> QueueWorld:
+    disk = disk.copy()
+    if chooser.random() < 0.7:
+        disk.crash(chooser)
+    node = Node(disk=disk)
+    node.store = world.node.store
+    node.clock.advance(world.node.clock.monotonic_ms() + 1000)
+    await node.start()
+    return QueueWorld(node)
+
+
+async def kill_many(world: QueueWorld, bodies: list[bytes]) -> None:
+    await world.send(*bodies)
+    for message in await world.receive(100):
+        await world.queues.reject(NAME, [Rejection(message.receipt, f"because of {message.body.decode()}")])
+    await world.node.clock.elapse(1000)
+
+
+def test_a_crash_at_any_moment_of_a_move_neither_loses_nor_doubles_a_dead_letter() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=1)
+        await world.queues.create(DEAD, QueueConfig(max_deliveries=None))
+        await world.send(b"a", b"b")
+        moments: list[SimulatedDisk] = []
+        disk = world.node.disk
+        await world.receive(2, lease_ms=1000)
+        disk.on_call = lambda *_: moments.append(disk.copy())
+        await world.node.clock.elapse(1500)
+        disk.on_call = None
+        assert len(moments) > 3
+        assert world.counts(DEAD).visible == 2
+        for at, moment in enumerate([*moments, disk.copy()]):
+            heir = await reborn(world, moment, random.Random(at))
+            await heir.node.clock.elapse(40_000)
+            # A lease that the log had not got yet is given again, and the message dies after that.
+            await heir.receive(10, lease_ms=1000)
+            await heir.node.clock.elapse(40_000)
+            assert sorted(await heir.bodies(queue=DEAD)) == [b"a", b"b"], f"after a crash at call {at}"
+            assert heir.counts().dead_lettered == 2
+            heir.node.abandon()
+
+    run(main())
+
+
+def test_a_redrive_takes_what_its_filter_says_and_leaves_the_rest() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"a", b"b", b"c"])
+        await world.queues.redrive(DEAD, filter=RedriveFilter(reason="of b"))
+        await world.node.clock.elapse(1000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.skipped, redrive.total) == (RedriveState.COMPLETED, 1, 2, 3)
+        assert await world.bodies() == [b"b"]
+        assert sorted(await world.bodies(queue=DEAD)) == [b"a", b"c"]
+
+    run(main())
+
+
+def test_a_redrive_keeps_its_rate_shows_its_progress_and_can_be_cancelled() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"%d" % number for number in range(50)])
+        redrive = await world.queues.redrive(DEAD, rate_per_second=10)
+        await world.node.clock.elapse(1999)
+        (progress,) = world.queues.redrives(DEAD)
+        assert progress.state is RedriveState.RUNNING
+        assert 15 <= progress.moved <= 21
+        try:
+            await world.queues.redrive(DEAD)
+            raise AssertionError("two redrives at once")
+        except RedriveRunningError:
+            pass
+        ended = await world.queues.cancel_redrive(DEAD, redrive.id)
+        assert ended.state is RedriveState.CANCELLED
+        before = world.counts().visible
+        await world.node.clock.elapse(5000)
+        assert world.counts().visible == before == 50 - world.counts(DEAD).visible
+        try:
+            await world.queues.cancel_redrive(DEAD, redrive.id)
+            raise AssertionError("cancelled twice")
+        except UnknownRedriveError:
+            pass
+
+    run(main())
+
+
+def test_a_redrive_goes_on_after_a_restart() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"%d" % number for number in range(30)])
+        await world.queues.redrive(DEAD, rate_per_second=10)
+        await world.node.clock.elapse(1500)
+        await world.node.restart()
+        assert 0 < world.counts().visible < 30
+        await world.node.clock.elapse(10_000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert redrive.state is RedriveState.COMPLETED
+        found = await world.bodies(100)
+        assert sorted(found, key=int) == [b"%d" % number for number in range(30)]
+        assert world.counts(DEAD).visible == 0
+
+    run(main())
+
+
+def test_an_expired_message_becomes_a_dead_letter_where_the_queue_says_so() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(dead_letter_expired=True)
+        await world.send(b"short", ttl_ms=1000)
+        await world.send(b"long")
+        await world.node.clock.elapse(1500)
+        await settle()
+        assert await world.bodies() == [b"long"]
+        (dead,) = await world.receive(queue=DEAD)
+        assert dead.body == b"short"
+        assert "time to live" in dict(dead.headers)["headrace-dead-reason"].decode()
+
+    run(main())
+
+
+def test_an_expired_message_is_dropped_and_counted() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(ttl_ms=1000)
+        await world.send(b"default")
+        await world.send(b"own", ttl_ms=5000)
+        await world.node.clock.elapse(1500)
+        assert world.counts().expired == 1
+        assert await world.bodies() == [b"own"]
+
+    run(main())
+
+
+def test_a_queue_without_a_dead_letter_queue_says_so_to_who_rejects() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=None)
+        await world.send(b"a")
+        (message,) = await world.receive()
+        (outcome,) = await world.queues.reject(NAME, [Rejection(message.receipt, "bad")])
+        assert isinstance(outcome, InvalidRequestError)
+        assert "dead_letter" in str(outcome)
+
+    run(main())
