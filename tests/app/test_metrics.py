@@ -16,11 +16,13 @@ from headrace.app.health import LOOP_BLOCKED_MS, reasons
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, Exposition, TopicSum, with_own_series
 from headrace.app.node import Node
+from headrace.app.queue_metrics import STATES
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
 from headrace.log.commit import SyncTime
 from headrace.model.errors import ConfigurationError, CorruptLogError
 from headrace.model.ids import PartitionId
+from headrace.model.message import Message
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
@@ -118,6 +120,22 @@ def test_a_nodes_metrics_are_in_the_format_and_follow_what_it_does(tmp_path: Pat
         assert after["process_resident_memory_bytes"] > 1024 * 1024
         assert after["process_cpu_seconds_total"] > 0
         assert after["headrace_uptime_seconds"] >= 0
+
+    with_node(tmp_path / "data", work)
+
+
+def test_a_queues_series_follow_its_messages(tmp_path: Path) -> None:
+    async def work(node: Node) -> None:
+        await node.queues.send("orders", [Message(b"a"), Message(b"b"), Message(b"c", delay_ms=60_000)])
+        (message,) = await node.queues.receive("orders", count_max=1).promise
+        samples = parse((await fetch(node, "/metrics"))[1])
+        assert [samples[f'headrace_queue_messages{{queue="orders",state="{state}"}}'] for state in STATES] == [1, 1, 1]
+        assert samples['headrace_queue_messages_total{queue="orders",event="sent"}'] == 3
+        await node.queues.acknowledge("orders", [message.receipt])
+        samples = parse((await fetch(node, "/metrics"))[1])
+        assert samples['headrace_queue_messages_total{queue="orders",event="acknowledged"}'] == 1
+        assert samples['headrace_queue_messages{queue="orders",state="leased"}'] == 0
+        assert samples["headrace_queues"] == 1
 
     with_node(tmp_path / "data", work)
 

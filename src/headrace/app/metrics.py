@@ -6,19 +6,21 @@ at most `TOPIC_SERIES_MAX`. Partitions are visited in slices, so that a scrape o
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from headrace import __version__
+from headrace.app.exposition import Exposition, by_label
 from headrace.app.health import offline_partitions
 from headrace.app.loop_lag import LoopLag
+from headrace.app.queue_metrics import write_queues
 from headrace.broker.broker import Broker
+from headrace.broker.queue.queues import NodeQueues
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.listener import KafkaListener
 from headrace.host.clock import Clock
 from headrace.host.process import collector_stats, process_usage, python_version
-from headrace.log.commit import SyncTime
 from headrace.log.driver import LogStore
 from headrace.wire.kafka.registry import APIS
 
@@ -27,47 +29,6 @@ TOPIC_SERIES_MAX = 200
 OTHER_TOPICS = "(other)"
 _PARTITIONS_A_TURN = 256
 _UNKNOWN_API = "unknown"
-
-Labels = Mapping[str, str]
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-
-
-class Exposition:
-    """Lines of the text format, family by family."""
-
-    def __init__(self) -> None:
-        self._lines: list[str] = []
-
-    def family(self, name: str, kind: str, help: str, samples: Iterable[tuple[Labels, float]]) -> None:
-        self._begin(name, kind, help)
-        for labels, value in samples:
-            self._sample(name, labels, value)
-
-    def one(self, name: str, kind: str, help: str, value: float) -> None:
-        self.family(name, kind, help, [({}, value)])
-
-    def histogram(self, name: str, help: str, times: Iterable[tuple[Labels, SyncTime]]) -> None:
-        self._begin(name, "histogram", help)
-        for labels, time in times:
-            below = 0
-            for bound_us, count in zip(SyncTime.BOUNDS_US, time.counts, strict=False):
-                below += count
-                self._sample(f"{name}_bucket", {**labels, "le": f"{bound_us / 1_000_000:g}"}, below)
-            count_all = sum(time.counts)
-            self._sample(f"{name}_bucket", {**labels, "le": "+Inf"}, count_all)
-            self._sample(f"{name}_sum", labels, time.sum_us / 1_000_000)
-            self._sample(f"{name}_count", labels, count_all)
-
-    def encode(self) -> bytes:
-        return "".join(self._lines).encode()
-
-    def _begin(self, name: str, kind: str, help: str) -> None:
-        self._lines.append(f"# HELP {name} {help}\n# TYPE {name} {kind}\n")
-
-    def _sample(self, name: str, labels: Labels, value: float) -> None:
-        inner = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        shown = value if isinstance(value, int) else repr(value)
-        self._lines.append(f"{name}{{{inner}}} {shown}\n" if inner else f"{name} {shown}\n")
 
 
 class TopicSum:
@@ -99,9 +60,18 @@ def with_own_series(sums: Mapping[str, TopicSum]) -> dict[str, TopicSum]:
 
 class NodeMetrics:
     def __init__(
-        self, *, broker: Broker, logs: LogStore, kafka: KafkaListener, http: HttpCounters, lag: LoopLag, clock: Clock
+        self,
+        *,
+        broker: Broker,
+        queues: NodeQueues,
+        logs: LogStore,
+        kafka: KafkaListener,
+        http: HttpCounters,
+        lag: LoopLag,
+        clock: Clock,
     ) -> None:
         self._broker = broker
+        self._queues = queues
         self._logs = logs
         self._kafka = kafka
         self._http = http
@@ -119,6 +89,7 @@ class NodeMetrics:
         self._http_gateway(out)
         self._log_store(out, sums)
         self._topics(out, sums)
+        await write_queues(out, self._queues, names_max=TOPIC_SERIES_MAX, wall_ms=self._clock.wall_ms())
         return out.encode()
 
     async def _topic_sums(self) -> dict[str, TopicSum]:
@@ -243,7 +214,3 @@ class NodeMetrics:
         ):
             samples = by_label("topic", {topic: getattr(found, field) for topic, found in shown.items()})
             out.family(f"headrace_topic_{name}", "gauge", help, samples)
-
-
-def by_label(label: str, counts: Mapping[str, int]) -> list[tuple[Labels, float]]:
-    return [({label: name}, counts[name]) for name in sorted(counts)]

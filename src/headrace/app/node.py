@@ -221,7 +221,13 @@ class Node:
     async def _listen_http(self) -> None:
         config, broker, counters = self.config.http, self.broker, HttpCounters()
         metrics = NodeMetrics(
-            broker=broker, logs=self.logs, kafka=self.kafka, http=counters, lag=self.lag, clock=self.clock
+            broker=broker,
+            queues=self.queues,
+            logs=self.logs,
+            kafka=self.kafka,
+            http=counters,
+            lag=self.lag,
+            clock=self.clock,
         )
         about = node_routes(
             about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},

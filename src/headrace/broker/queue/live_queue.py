@@ -309,6 +309,10 @@ class LiveQueue:
         """When the oldest message that is not done was sent, as of a few seconds ago."""
         return min((partition.oldest[1] for partition in self.partitions if partition.oldest is not None), default=None)
 
+    @property
+    def waiting_count(self) -> int:
+        return len(self._line)
+
     def end(self, error: HeadraceError) -> None:
         """Send home everybody who waits in line."""
         for receive in list(self._line):

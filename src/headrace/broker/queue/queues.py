@@ -392,6 +392,17 @@ class NodeQueues:
     async def remove_reader(self, name: str, reader: str) -> None:
         await self._find_live(name).remove_reader(reader)
 
+    # For the node's own figures.
+
+    @property
+    def cache_size_bytes(self) -> int:
+        return self._cache.size_bytes
+
+    def waiting_count(self, name: str) -> int:
+        """Receives that wait for a message."""
+        live = self._live.get(name)
+        return 0 if live is None else live.waiting_count
+
     # Opening and closing.
 
     def _find_live(self, name: str) -> LiveQueue:
