@@ -144,6 +144,7 @@ class FakeNode:
         self.connection_count = 0
         self.open_count = 0
         self.address = Address("127.0.0.1", 0)
+        self._served: set[asyncio.Task[None]] = set()
 
     def queue(self, name: str) -> FakeQueue:
         if name not in self.queues:
@@ -156,7 +157,17 @@ class FakeNode:
     def of(self, pattern: str) -> list[Request]:
         return [request for request in self.requests if re.search(pattern, f"{request.method} {request.path}")]
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._served.add(task)
+        task.add_done_callback(self._served.discard)
+
+    async def close(self) -> None:
+        for task in self._served:
+            task.cancel()
+        await asyncio.gather(*self._served, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connection_count += 1
         self.open_count += 1
         try:
@@ -289,9 +300,10 @@ def _each(items: list[Any], apply: Callable[[Any], None]) -> dict[str, Any]:
 @asynccontextmanager
 async def fake_node() -> AsyncIterator[FakeNode]:
     node = FakeNode()
-    server = await asyncio.start_server(node.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(node.accept, "127.0.0.1", 0)
     node.address = Address(*server.sockets[0].getsockname()[:2])
     try:
         yield node
     finally:
         server.close()
+        await node.close()

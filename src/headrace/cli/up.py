@@ -26,7 +26,7 @@ HttpOption = Annotated[
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="Where health and metrics are served. [dim]default: 127.0.0.1:8080[/]",
+        help="Where HTTP clients connect: REST, SQS, health, metrics. [dim]default: 127.0.0.1:8080[/]",
     ),
 ]
 AdvertiseOption = Annotated[
@@ -118,6 +118,7 @@ def _serve(config: NodeConfig, *, as_json: bool) -> None:
                     "node_id": config.node_id,
                     "kafka": str(started.kafka_address),
                     "http": str(started.http_address),
+                    "admin": str(started.http_admin_address),
                     "data": config.data,
                     "pid": os.getpid(),
                 }
@@ -149,14 +150,17 @@ def _reason(config: NodeConfig, error: OSError) -> str:
 
 def _welcome(config: NodeConfig, kafka: str, http: str) -> None:
     server = "" if kafka == "127.0.0.1:9092" else f" --server {kafka}"
+    address = "" if http == "127.0.0.1:8080" else f" --http {http}"
     people().print(
         f"[bold]headrace {__version__}[/] node {config.node_id}, data in {escape(config.data)}\n"
         f"  Kafka clients connect to [bold green]{kafka}[/]\n"
-        f"  Health and metrics are at [bold green]http://{http}/[/]\n\n"
-        "Try, in another terminal:\n"
-        f"  [cyan]headrace topic create orders --partitions 3{server}[/]\n"
-        f"  [cyan]echo hello | headrace produce orders{server}[/]\n"
-        f"  [cyan]headrace consume orders{server}[/]\n\n"
+        f"  Queues, health and metrics are at [bold green]http://{http}/[/]\n\n"
+        "Try, in another terminal, a queue:\n"
+        f"  [cyan]headrace send orders 'one tea'{address}[/]\n"
+        f"  [cyan]headrace receive orders{address}[/]\n\n"
+        "or a stream:\n"
+        f"  [cyan]echo hello | headrace produce clicks{server}[/]\n"
+        f"  [cyan]headrace consume clicks{server}[/]\n\n"
         "Ctrl-C stops the node.",
         soft_wrap=True,
     )

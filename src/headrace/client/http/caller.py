@@ -20,7 +20,6 @@ from headrace.model.errors import (
     StoreUnavailableError,
     TimedOutError,
     TooManyLeasedError,
-    UnknownTopicError,
 )
 
 JSON = "application/json"
@@ -29,8 +28,8 @@ MSGPACK = "application/msgpack"
 _SUCCESS = range(200, 300)
 # What a node may need for its answer beyond the wait that was asked for.
 _ANSWER_SLACK_MS = 10_000
-# Retriable, and yet no use of a retry within a call's time: somebody has to make room or a topic first.
-_WANTS_SOMEBODY = (QueueFullError, TooManyLeasedError, DiskFullError, UnknownTopicError)
+# Retriable, and yet no use of a retry within a call's time: somebody has to make room first.
+_NEEDS_ROOM = (QueueFullError, TooManyLeasedError, DiskFullError)
 
 
 def is_maybe(error: HeadraceError) -> bool:
@@ -39,7 +38,7 @@ def is_maybe(error: HeadraceError) -> bool:
 
 
 def is_worth_repeating(error: HeadraceError, *, is_repeatable: bool) -> bool:
-    if not error.retriable or isinstance(error, _WANTS_SOMEBODY):
+    if not error.retriable or isinstance(error, _NEEDS_ROOM):
         return False
     return is_repeatable or not is_maybe(error)
 

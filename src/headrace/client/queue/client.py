@@ -73,6 +73,10 @@ class AsyncClient:
             await queue.close()
         await self._caller.close()
 
+    async def close_connections(self) -> None:
+        """Let go of the connections that are idle; the next calls make new ones."""
+        await self._caller.close()
+
     async def __aenter__(self) -> Self:
         await self.connect()
         return self

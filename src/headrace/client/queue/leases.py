@@ -31,7 +31,8 @@ class Leases:
     def __init__(self, caller: Caller, path: str) -> None:
         self._caller = caller
         self._path = path
-        self._acknowledgements = self._batcher("acknowledgements", AcknowledgeRequest)
+        self._acknowledge = self._transmit("acknowledgements", AcknowledgeRequest)
+        self._acknowledgements = Batcher(self._acknowledge, caller.config, clock=caller.clock)
         self._extensions = self._batcher("extensions", ExtendRequest)
         self._releases = self._batcher("releases", ReleaseRequest)
         self._rejections = self._batcher("rejections", RejectRequest)
@@ -52,7 +53,22 @@ class Leases:
     async def reject(self, receipt: str, reason: str) -> None:
         await self._rejections.submit(Rejection(receipt, reason), _RECEIPT_BYTES + len(reason))
 
+    async def acknowledge_many(self, receipts: list[str]) -> list[HeadraceError | None]:
+        """Those that are known together need no gathering: a future for each would cost more than all the rest."""
+        outcomes: list[HeadraceError | None] = []
+        count_max = self._caller.config.batch_count_max
+        for start in range(0, len(receipts), count_max):
+            batch = receipts[start : start + count_max]
+            try:
+                outcomes += await self._acknowledge(batch)
+            except HeadraceError as error:
+                outcomes += [error] * len(batch)
+        return outcomes
+
     def _batcher(self, route: str, request: Callable[[list[Item]], Any]) -> Batcher[Item, None]:
+        return Batcher(self._transmit(route, request), self._caller.config, clock=self._caller.clock)
+
+    def _transmit(self, route: str, request: Callable[[list[Item]], Any]) -> "Transmit[Item, None]":
         target = f"{self._path}/{route}"
         # An extension counts from its call, so a second one is as good as the first. The others end the lease.
         ends_lease = request is not ExtendRequest
@@ -62,8 +78,7 @@ class Leases:
             in_doubt = ends_lease and answer.follows_doubt
             return [_outcome(result, in_doubt=in_doubt) for result in read(decode_results, answer).results]
 
-        carry: Transmit[Item, None] = transmit
-        return Batcher(carry, self._caller.config, clock=self._caller.clock)
+        return transmit
 
 
 def _outcome(result: Result, *, in_doubt: bool) -> HeadraceError | None:

@@ -145,6 +145,11 @@ class AsyncMessage(MessageData):
         if self.receipt:
             await self._leases.acknowledge(self.receipt)
 
+    def settled_by_others(self) -> str:
+        """The queue settles this one together with others: its receipt, for that."""
+        self._is_settled = True
+        return self.receipt
+
     async def release(self, delay: Span | None = None) -> None:
         """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
         self._check_lease()

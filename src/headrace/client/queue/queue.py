@@ -132,8 +132,8 @@ class AsyncQueue:
 
     async def acknowledge_all(self, messages: Iterable[AsyncMessage]) -> None:
         """Acknowledge many together. The first error is raised when all of them have been tried."""
-        outcomes = await asyncio.gather(*(message.ack() for message in messages), return_exceptions=True)
-        for outcome in outcomes:
+        receipts = [receipt for message in messages if (receipt := message.settled_by_others())]
+        for outcome in await self._leases.acknowledge_many(receipts):
             if outcome is not None:
                 raise outcome
 
