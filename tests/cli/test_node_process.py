@@ -109,7 +109,7 @@ def test_a_node_tells_people_where_it_listens_and_what_to_try(tmp_path: Path) ->
         try:
             text = read_until(process, b"Ctrl-C stops")
             assert b"Kafka clients connect to 127.0.0.1:" in text
-            assert b"headrace topic create orders" in text
+            assert b"headrace send orders" in text
         finally:
             process.terminate()
             process.wait(DEADLINE_S)

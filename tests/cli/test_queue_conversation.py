@@ -1,0 +1,177 @@
+"""The commands about queues against a real node."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.cli.running import RunningNode
+from tests.support.wait import wait_until
+from typer.testing import CliRunner, Result
+
+from headrace.cli.main import app
+
+runner = CliRunner()
+Headrace = Callable[..., Result]
+
+
+@pytest.fixture
+def headrace(node: RunningNode) -> Headrace:
+    """Run a command against the node; it has to succeed unless told otherwise."""
+    environment = {"HEADRACE_HTTP": node.ready["http"], "HEADRACE_ADMIN": node.ready["admin"]}
+
+    def run(*arguments: str, input: str | bytes | None = None, code: int = 0) -> Result:
+        result = runner.invoke(app, list(arguments), input=input, env=environment)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def queue(topic: str) -> str:
+    return topic.replace("_", "-")
+
+
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_first_conversation(headrace: Headrace, queue: str) -> None:
+    assert f"Sent 1 message to {queue} as 0-0" in headrace("send", queue, "one tea").stderr
+    assert headrace("receive", queue).stdout == "one tea\n"
+    nothing = headrace("receive", queue)
+    assert nothing.stdout == ""
+    assert "nothing to receive" in nothing.stderr
+
+
+def test_lines_are_sent_and_received_as_json_with_everything_about_them(headrace: Headrace, queue: str) -> None:
+    sent = headrace(
+        *("send", queue, "--key", "alice", "--priority", "7", "-H", "shop=north", "--ttl", "1h", "--json"),
+        input="one\ntwo\n",
+    )
+    assert [place["is_duplicate"] for place in lines(sent)] == [False, False]
+    received = lines(headrace("receive", queue, "--count", "10", "--wait", "5s", "--json"))
+    assert [message["body"] for message in received] == ["one", "two"]
+    assert [message["id"] for message in received] == [place["id"] for place in lines(sent)]
+    first = received[0]
+    assert (first["key"], first["priority"], first["attempt"]) == ("alice", 7, 1)
+    assert first["headers"] == [{"name": "shop", "value": "north"}]
+    assert first["receipt_handle"]
+
+
+def test_bytes_that_are_no_text_are_printed_as_they_are_or_in_base64(headrace: Headrace, queue: str) -> None:
+    headrace("send", queue, "-D", r"\0", input=b"\xff\n\x00\xfe\x00")
+    assert headrace("receive", queue, "--keys").stdout_bytes == b"\t\xff\n\n"
+    assert lines(headrace("receive", queue, "--json"))[0]["body_base64"] == "/g=="
+
+
+def test_a_message_that_is_not_acknowledged_comes_again_when_its_lease_ends(headrace: Headrace, queue: str) -> None:
+    headrace("send", queue, "tea")
+    assert headrace("receive", queue, "--no-ack", "--lease", "100ms").stdout == "tea\n"
+    again = lines(headrace("receive", queue, "--wait", "10s", "--json"))
+    assert (again[0]["body"], again[0]["attempt"]) == ("tea", 2)
+
+
+def test_a_text_with_an_id_is_stored_once(headrace: Headrace, queue: str) -> None:
+    headrace("send", queue, "tea", "--deduplication-id", "7")
+    assert "a duplicate" in headrace("send", queue, "tea", "--deduplication-id", "7").stderr
+    assert "one id for many lines" in headrace("send", queue, "--deduplication-id", "7", input="a\n", code=2).stderr
+
+
+def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace, queue: str) -> None:
+    settings = ("-s", "lease=1m", "-s", "ordered=true", "-s", "backoff=10s-10m", "-s", "max_deliveries=none")
+    assert "with 2 partitions" in headrace("queue", "create", queue, "-p", "2", *settings).stdout
+    described = json.loads(headrace("queue", "describe", queue, "--json").stdout)
+    config = described["config"]
+    assert (config["lease"], config["ordered"], config["max_deliveries"]) == (60, True, None)
+    assert config["backoff"] == {"first": 10, "last": 600}
+    assert queue in headrace("queue", "create", queue, "-s", "lease=2m", code=1).stderr
+    headrace("queue", "create", queue, "-s", "lease=2m", "--if-missing")
+    assert "has ttl=12h, lease=30s now" in headrace("queue", "update", queue, "-s", "ttl=12h", "-s", "lease=30s").stdout
+    text = headrace("queue", "describe", queue).stdout
+    assert "10s-10m" in text
+    assert "12h" in text
+    headrace("send", queue, "tea")
+    (listed,) = json.loads(headrace("queue", "list", "--prefix", queue, "--json").stdout)
+    assert (listed["name"], listed["counts"]["visible"]) == (queue, 1)
+    assert queue in headrace("queue", "list").stdout
+    assert "--yes" in headrace("queue", "delete", queue, code=1).stderr
+    headrace("queue", "delete", queue, "--yes")
+    assert "no queue" in headrace("queue", "describe", queue, code=1).stderr
+
+
+def test_deleting_at_the_public_address_says_where_the_other_one_is(
+    headrace: Headrace, queue: str, node: RunningNode
+) -> None:
+    headrace("queue", "create", queue)
+    refused = headrace("queue", "delete", queue, "--yes", "--admin", node.ready["http"], code=1)
+    assert node.ready["admin"] in refused.stderr
+
+
+def test_messages_are_looked_at_explained_and_purged(headrace: Headrace, queue: str) -> None:
+    headrace("send", queue, "now\nand here")
+    headrace("send", queue, "later", "--delay", "1d", "--key", "k")
+    states = [message["state"] for message in lines(headrace("queue", "browse", queue, "--json"))]
+    assert states == ["visible", "delayed"]
+    (delayed,) = lines(headrace("queue", "browse", queue, "--state", "delayed", "--json"))
+    assert (delayed["body"], delayed["key"]) == ("later", "k")
+    assert r"now\nand here" in headrace("queue", "browse", queue, "--count", "1").stdout
+    assert "nothing" in headrace("queue", "browse", queue, "--state", "leased").stderr
+    explained = json.loads(headrace("queue", "explain", queue, "--id", delayed["id"], "--json").stdout)
+    assert explained["state"] == "delayed"
+    assert "delayed" in headrace("queue", "explain", queue, "--id", delayed["id"]).stdout
+    headrace("queue", "explain", queue, code=2)
+    assert "Dropped 2 messages" in headrace("queue", "purge", queue, "--yes").stdout
+    assert json.loads(headrace("queue", "purge", queue, "-y", "--json").stdout) == {"purged": 0}
+
+
+def test_dead_letters_are_sent_back(headrace: Headrace, queue: str) -> None:
+    headrace("queue", "create", queue, "-s", "max_deliveries=1")
+    headrace("send", queue, "tea")
+    headrace("receive", queue, "--no-ack", "--lease", "10ms")
+
+    def is_dead() -> bool:
+        headrace("receive", queue)
+        counts = json.loads(headrace("queue", "describe", queue, "--json").stdout)["counts"]
+        return bool(counts["dead_lettered"] == 1)
+
+    wait_until(is_dead, deadline_s=20, what="the message is in the dead-letter queue")
+    assert "no redrive" in headrace("queue", "redrive", f"{queue}-dead", "--status").stderr
+    (done,) = json.loads(headrace("queue", "redrive", f"{queue}-dead", "--rate", "100", "--json").stdout)
+    assert (done["state"], done["moved"]) == ("completed", 1)
+    assert done["id"] in headrace("queue", "redrive", f"{queue}-dead", "--status").stdout
+    assert headrace("receive", queue, "--wait", "5s").stdout == "tea\n"
+
+
+def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
+    headrace("queue", "create", queue)
+    assert "Nobody" in headrace("queue", "readers", queue).stderr
+    assert json.loads(headrace("queue", "readers", queue, "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("queue", "create", "no spaces"), "letters, digits"),
+        (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
+        (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
+        (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
+        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number"),
+        (("queue", "create", "fresh", "-s", "backoff=10s"), "10s-10m"),
+        (("queue", "create", "fresh", "-s", "guarantee=twice"), "guarantee"),
+        (("queue", "describe", "absent"), "absent"),
+        (("queue", "redrive", "absent"), "absent"),
+        (("receive", "absent"), "absent"),
+        (("send", "fresh", "x", "--delay", "soon"), "no length of time"),
+        (("send", "fresh", "x", "--http", "127.0.0.1:1"), "headrace up"),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_says_what_to_do(
+    headrace: Headrace, arguments: tuple[str, ...], words: str
+) -> None:
+    result = headrace(*arguments, code=1)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,197 @@
+"""`headrace worker` in processes of their own, against a real node."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.running import HEADRACE, RunningNode, clean_environment
+from tests.support.wait import wait_until
+
+import headrace
+
+DEADLINE_S = 30.0
+
+# Handlers tell of each call in a file, by one small append, which the kernel does not split.
+MODULE = """
+import asyncio
+import os
+import time
+
+import headrace
+
+
+def note(line):
+    fd = os.open("notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(fd, f"{line}\\n".encode())
+    os.close(fd)
+
+
+@headrace.worker("to be named", concurrency=4, lease=2)
+def handle(message):
+    note(f"{message.text} {message.attempt}")
+    if message.text == "fails" and message.attempt == 1:
+        raise headrace.Retry(0)
+    if message.text == "rejects":
+        raise headrace.Reject("no such tea")
+    if message.text == "slow":
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        note("slow ends")
+
+
+async def plain(message):
+    await asyncio.sleep(0)
+    note(f"{message.text} {message.attempt}")
+
+
+not_a_function = 7
+"""
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    return name.removeprefix("test_").replace("_", "-")[:100]
+
+
+@pytest.fixture
+def client(node: RunningNode) -> Iterator[headrace.Client]:
+    with headrace.Client(node.ready["http"]) as opened:
+        yield opened
+
+
+class Shop:
+    """A directory with a handler's module, and what its handlers noted."""
+
+    def __init__(self, path: Path, node: RunningNode) -> None:
+        self.path = path
+        self._server: str = node.ready["http"]
+        (path / "teashop.py").write_text(MODULE)
+
+    def notes(self) -> list[str]:
+        file = self.path / "notes"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def wait_noted(self, *expected: str) -> None:
+        wait_until(
+            lambda: set(expected) <= set(self.notes()),
+            deadline_s=DEADLINE_S,
+            what=lambda: f"{expected} noted; so far {self.notes()}, said {self.said()}",
+        )
+
+    def said(self) -> str:
+        return (self.path / "said").read_text()
+
+    def command(self, *arguments: str) -> list[str]:
+        return [*HEADRACE, "worker", *arguments, "--http", self._server]
+
+    @contextmanager
+    def working(self, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+        with (self.path / "said").open("ab") as said:
+            process = subprocess.Popen(
+                self.command(*arguments), cwd=self.path, stdout=said, stderr=said, env=clean_environment()
+            )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, node: RunningNode) -> Shop:
+    return Shop(tmp_path, node)
+
+
+def test_a_worker_handles_messages_and_stops_when_asked(client: headrace.Client, shop: Shop, queue: str) -> None:
+    orders = client.queue(queue)
+    orders.send_many(["tea", "fails", "rejects"])
+    with shop.working("teashop:handle", "--queue", queue) as process:
+        shop.wait_noted("tea 1", "fails 2", "rejects 1")
+        wait_until(lambda: orders.describe().counts.acknowledged >= 2, deadline_s=DEADLINE_S, what="acknowledged")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+    assert sorted(shop.notes()) == ["fails 1", "fails 2", "rejects 1", "tea 1"]
+
+
+def test_a_plain_function_is_a_handler_where_a_queue_is_named(client: headrace.Client, shop: Shop, queue: str) -> None:
+    client.queue(queue).send("tea")
+    with shop.working("teashop:plain", "-q", queue, "-c", "2", "--log-format", "json") as process:
+        shop.wait_noted("tea 1")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+    assert '"worker started"' in shop.said()
+
+
+def test_a_stop_waits_for_a_handler_and_gives_back_what_was_taken_ahead(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.send_many(["slow", "waits"])
+    with shop.working("teashop:handle", "--queue", queue, "-c", "1", "--prefetch", "1") as process:
+        shop.wait_noted("slow 1")
+        wait_until(lambda: orders.describe().counts.leased == 2, deadline_s=DEADLINE_S, what="both are taken")
+        process.send_signal(signal.SIGTERM)
+        (again,) = orders.receive(wait=20)
+        assert (again.text, again.attempt) == ("waits", 2)
+        again.ack()
+        (shop.path / "go").touch()
+        assert process.wait(DEADLINE_S) == 0
+    assert shop.notes() == ["slow 1", "slow ends"]
+    assert orders.describe().counts.acknowledged == 2
+
+
+def test_a_handler_that_does_not_finish_within_the_grace_is_left_behind(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.send("slow")
+    with shop.working("teashop:handle", "--queue", queue, "--grace", "100ms") as process:
+        shop.wait_noted("slow 1")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 1
+    assert "given back" in shop.said()
+    (again,) = orders.receive(wait=20)
+    assert again.attempt == 2
+    again.ack()
+
+
+def test_the_messages_of_a_worker_that_was_killed_come_to_another_one(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.send("slow")
+    with shop.working("teashop:handle", "--queue", queue, "--lease", "1s") as process:
+        shop.wait_noted("slow 1")
+        # Longer than its lease: it is extended while the handler runs.
+        assert orders.receive(wait=1.5) == []
+        os.kill(process.pid, signal.SIGKILL)
+        (shop.path / "go").touch()
+        with shop.working("teashop:handle", "--queue", queue):
+            shop.wait_noted("slow 2")
+            wait_until(lambda: orders.describe().counts.acknowledged == 1, deadline_s=DEADLINE_S, what="done")
+    assert orders.receive(wait=0) == []
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "words"),
+    [
+        ("teashop:brew", 1, "teashop has no brew"),
+        ("kettle:brew", 1, "there is no module kettle"),
+        ("teashop:not_a_function", 1, "no function"),
+        ("teashop:plain", 1, "--queue"),
+        ("teashop", 2, "MODULE:HANDLER"),
+    ],
+)
+def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: str, code: int, words: str) -> None:
+    done = subprocess.run(
+        shop.command(handler), cwd=shop.path, capture_output=True, timeout=60, env=clean_environment()
+    )
+    assert done.returncode == code
+    assert words in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
