@@ -19,6 +19,7 @@ from headrace.model.message import (
     ID_HEADER,
     MOVE_HEADER,
     PRIORITY_HEADER,
+    REQUEST_HEADER,
     TTL_HEADER,
     Headers,
     Message,
@@ -32,7 +33,11 @@ _RecordHeaders = Iterable[tuple[str, bytes | None]]
 
 _MOMENT_MS_MAX = 2 * SPAN_MS_MAX  # a producer's clock may say anything
 _DIGITS_MAX = len(str(SPAN_MS_MAX))
-_PROPERTY_HEADERS = frozenset((PRIORITY_HEADER, DELAY_HEADER, TTL_HEADER, DEDUPLICATION_HEADER, ID_HEADER, MOVE_HEADER))
+_PROPERTY_HEADERS = frozenset(
+    (PRIORITY_HEADER, DELAY_HEADER, TTL_HEADER, DEDUPLICATION_HEADER, REQUEST_HEADER, ID_HEADER, MOVE_HEADER)
+)
+# A request's id and a message's are remembered in one table, and are not taken for each other.
+REQUEST_PREFIX = b"request:"
 _has_property = re.compile(HEADER_PREFIX.encode()).search
 
 
@@ -67,6 +72,7 @@ class _Said(NamedTuple):
     ttl_ms: int | None = None
     deduplication_id: bytes | None = None
     move_id: bytes | None = None
+    request_id: bytes | None = None
     id: bytes | None = None
 
 
@@ -178,7 +184,7 @@ def _properties(sent_ms: int, key: bytes | None, headers: _RecordHeaders, *, key
         None if said.delay_ms is None else min(sent_ms + said.delay_ms, _MOMENT_MS_MAX),
         None if said.ttl_ms is None else min(sent_ms + said.ttl_ms, _MOMENT_MS_MAX),
         key,
-        said.deduplication_id,
+        said.deduplication_id or (None if said.request_id is None else REQUEST_PREFIX + said.request_id),
         said.move_id,
     )
 
@@ -203,6 +209,7 @@ def _read(headers: _RecordHeaders) -> tuple[Headers, _Said]:
         _number(found.get(TTL_HEADER), 1, SPAN_MS_MAX),
         found.get(DEDUPLICATION_HEADER) or None,
         found.get(MOVE_HEADER) or None,
+        found.get(REQUEST_HEADER) or None,
         found.get(ID_HEADER) or None,
     )
 

@@ -248,6 +248,36 @@ def test_a_duplicate_gets_the_first_ones_answer_and_is_not_delivered() -> None:
     run(main())
 
 
+def test_a_repeated_request_stores_nothing_and_gets_the_first_ones_answer() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=3)
+        messages = [Message(b"%d" % number, key=b"%d" % (number % 5), headers=(("a", b"b"),)) for number in range(20)]
+        first = world.queues.send(NAME, messages, request_id="r1")
+        meanwhile = world.queues.send(NAME, messages, request_id="r1")
+        places = [(one.partition, one.offset) for one in await first]
+        assert [(one.partition, one.offset) for one in await meanwhile] == places
+        assert all(one.is_duplicate for one in await meanwhile)
+        await world.node.kill()
+        again = await world.queues.send(NAME, messages, request_id="r1")
+        assert [(one.partition, one.offset) for one in again] == places
+        received = await world.receive(100)
+        assert sorted(int(message.body) for message in received) == list(range(20))
+        assert {message.headers for message in received} == {(("a", b"b"),)}
+        other = await world.queues.send(NAME, messages, request_id="r2")
+        assert not any(one.is_duplicate for one in other)
+
+    run(main())
+
+
+def test_messages_of_one_send_stay_in_order_when_some_have_ids() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.send(NAME, [Message(b"1"), Message(b"2", deduplication_id="x"), Message(b"3")])
+        assert await world.bodies() == [b"1", b"2", b"3"]
+
+    run(main())
+
+
 def test_what_kafka_producers_write_is_in_the_queue_too() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -1,5 +1,6 @@
 """One promise for what several partitions do: kept when the last of them has said its part."""
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from headrace.broker.promise import Promise
@@ -16,16 +17,18 @@ class Gather(Generic[T]):
         self.promise: Promise[list[T]] = Promise()
         self._missing = count
         self._outcomes: list[T | None] = [None] * count
-
-    def set(self, at: int, outcome: T) -> None:
-        self._outcomes[at] = outcome
-        self._missing -= 1
-        if not self._missing:
+        if not count:
             self._finish()
 
-    def set_run(self, start: int, outcomes: list[T]) -> None:
-        """Consecutive places, as when one partition has it all."""
-        self._outcomes[start : start + len(outcomes)] = outcomes
+    def set(self, place: int, outcome: T) -> None:
+        self.set_all((place,), [outcome])
+
+    def set_all(self, places: Sequence[int], outcomes: list[T]) -> None:
+        if isinstance(places, range):
+            self._outcomes[places.start : places.stop] = outcomes
+        else:
+            for place, outcome in zip(places, outcomes, strict=True):
+                self._outcomes[place] = outcome
         self._missing -= len(outcomes)
         if not self._missing:
             self._finish()

@@ -13,12 +13,13 @@ The guarantee decides what stands between choosing a message and handing it out:
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.loader import Found, Loader, Wanted
-from headrace.broker.queue.outbox import Outcome, Place
+from headrace.broker.queue.outbox import Outcome, message_share, moved_share, request_share
 from headrace.broker.queue.partition_queue import PartitionQueue, Told
 from headrace.broker.queue.port import Extension, Reader, Rejection, Release
 from headrace.broker.queue.receipt import Receipt, Signer
@@ -34,7 +35,16 @@ from headrace.model.errors import (
     UnknownMessageError,
 )
 from headrace.model.message import Message, Received, message_id
-from headrace.model.queue import ATTEMPTS_MAX, LEASE_MS_MAX, PRIORITY_MAX, SPAN_MS_MAX, Guarantee, Overflow, Queue
+from headrace.model.queue import (
+    ATTEMPTS_MAX,
+    LEASE_MS_MAX,
+    PRIORITY_MAX,
+    SPAN_MS_MAX,
+    Deduplication,
+    Guarantee,
+    Overflow,
+    Queue,
+)
 from headrace.wire.message import StoredMessage
 
 # Bytes that a batch adds to a message: its own header and the record's.
@@ -60,19 +70,43 @@ class LiveQueue:
 
     # Sending.
 
-    def send(self, messages: Sequence[Message]) -> Promise[list[Outcome]]:
+    def send(self, messages: Sequence[Message], *, request_id: str | None = None) -> Promise[list[Outcome]]:
         gather: Gather[Outcome] = Gather(len(messages))
-        count = len(self.partitions)
         self._turn += 1
-        default = self.partitions[self._turn % count]
+        default = self.partitions[self._turn % len(self.partitions)]
+        if request_id is not None:
+            # The same request goes the same way, or its repetition would not meet it.
+            default = self.partitions[crc32(request_id.encode()) % len(self.partitions)]
+        if self.queue.config.deduplication is Deduplication.CONTENT:
+            messages = [_with_content_id(message) for message in messages]
+        # Messages with ids are stored or known one by one, and their neighbours with them, so that the order stays.
+        is_whole = all(message.deduplication_id is None for message in messages)
+        shares: dict[PartitionQueue, list[int]] = {}
         for at, message in enumerate(messages):
-            place = Place(gather, at)
-            partition = default if count == 1 else self._route(message, default)
+            partition = default if len(self.partitions) == 1 else self._route(message, default)
             try:
                 self._check(message, partition)
-                partition.send(message, place)
             except HeadraceError as error:
                 gather.set(at, error)
+                continue
+            if is_whole:
+                shares.setdefault(partition, []).append(at)
+            else:
+                partition.send(message_share(message, gather, at))
+        for partition, places in shares.items():
+            if len(places) == len(messages):
+                partition.send(request_share(messages, gather, range(len(messages)), request_id))
+            else:
+                partition.send(request_share([messages[at] for at in places], gather, places, request_id))
+        return gather.promise
+
+    def send_moved(self, messages: Sequence[Message]) -> Promise[list[Outcome]]:
+        """Store copies of another queue's messages, each known by the id of its move. No policy refuses them."""
+        gather: Gather[Outcome] = Gather(len(messages))
+        for at, message in enumerate(messages):
+            share = moved_share(message, gather, at)
+            index = 0 if len(self.partitions) == 1 else crc32(message.key or share.id or b"") % len(self.partitions)
+            self.partitions[index].send(share)
         return gather.promise
 
     def _route(self, message: Message, default: PartitionQueue) -> PartitionQueue:
@@ -425,6 +459,12 @@ class LiveQueue:
         partition = self.partitions[receipt.partition]
         partition.check_open()
         return partition, receipt
+
+
+def _with_content_id(message: Message) -> Message:
+    if message.deduplication_id is not None:
+        return message
+    return message._replace(deduplication_id=sha256(message.body).hexdigest())
 
 
 def _setter(gather: Gather[HeadraceError | None], places: list[int]) -> Callable[[HeadraceError | None], None]:

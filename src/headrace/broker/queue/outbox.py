@@ -1,12 +1,13 @@
 """Messages on their way into one partition of a queue.
 
-What is sent to a queue in one turn of the loop becomes one batch, whoever sent it. A message that repeats one of the
-same turn, or one whose place is known to the fold, is not stored again: it gets the first one's answer, and not before
-the first one gets it.
+What is sent to a queue in one turn of the loop becomes one batch, whoever sent it. What repeats something of the same
+turn, or something whose place is known to the fold, is not stored again: it gets the first one's answer, and not before
+the first one gets it. A *share* is what is stored or known as a whole: the messages of one request that go into this
+partition, or a single message that has an id of its own. A share is never cut, so a request whose first message is
+known was stored whole.
 """
 
-from collections.abc import Iterator
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.broker.queue.gather import Gather
@@ -16,29 +17,45 @@ from headrace.log.partition_log import Incoming
 from headrace.model.batch import read_header
 from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset
-from headrace.model.message import MOVE_HEADER, Message, Properties, Sent, message_id
-from headrace.model.queue import Deduplication
-from headrace.wire.message import StoredMessage, encode_messages
+from headrace.model.message import MOVE_HEADER, REQUEST_HEADER, Message, Properties, Sent, message_id
+from headrace.wire.message import REQUEST_PREFIX, StoredMessage, encode_messages
 
-# What a batch of joined messages may hold, well under what a topic takes, so that reading one message costs little.
+# What a batch of joined messages may hold, so that reading one message costs little. One share may hold more.
 _BATCH_BYTES = 256 * 1024
 _BATCH_COUNT = 1000
+# Here, ids of three kinds are in one table. The fold has one for moves, and one for the other two.
+_MOVE_PREFIX = b"move:"
+_MESSAGE_PREFIX = b"message:"
 
 Outcome = Sent | HeadraceError
 
 
-class Place(NamedTuple):
-    """Where an outcome is awaited."""
+class Share(NamedTuple):
+    """Messages that are stored one after the other, and where their outcomes are awaited."""
 
+    messages: Sequence[Message]
     gather: Gather[Outcome]
-    at: int
+    places: Sequence[int]
+    id: bytes | None = None  # by which a repetition is known
+
+    def answer(self, partition: int, base: int, *, is_duplicate: bool = False) -> None:
+        self.gather.set_all(
+            self.places,
+            [
+                Sent(message_id(partition, offset), partition, offset, is_duplicate)
+                for offset in range(base, base + len(self.places))
+            ],
+        )
+
+    def refuse(self, error: HeadraceError) -> None:
+        self.gather.set_all(self.places, [error] * len(self.places))
 
 
 class Batch(NamedTuple):
-    """Messages that are written together."""
+    """Shares that are written together."""
 
+    shares: list[Share]
     messages: list[Message]
-    places: list[Place]
     properties: dict[int, Properties]
     incoming: Incoming
     sent_ms: int
@@ -47,103 +64,102 @@ class Batch(NamedTuple):
 class Outbox:
     def __init__(self, fold: QueueFold) -> None:
         self._fold = fold
-        self._outgoing: list[tuple[Message, Place]] = []
-        # Ids of messages that are not written yet, and who else sent the same.
-        self._repeats: dict[bytes, list[Place]] = {}
+        self._shares: list[Share] = []
+        self._count = 0
+        # Shares that are not written yet, by id, and who else sent the same.
+        self._repeats: dict[bytes, list[Share]] = {}
         self._batches: list[Batch] = []
 
     def __bool__(self) -> bool:
-        return bool(self._outgoing or self._batches)
+        return bool(self._shares)
 
     @property
     def count(self) -> int:
-        return len(self._outgoing)
+        """Messages that were taken and are not written yet."""
+        return self._count
 
-    def add(self, message: Message, place: Place, *, now: Instant) -> int | None:
-        """Take a message, unless it repeats one whose offset is known, which is returned."""
-        config = self._fold.config
-        id = message.deduplication_id
-        if id is None and config.deduplication is Deduplication.CONTENT:
-            id = sha256(message.body).hexdigest()
-            message = message._replace(deduplication_id=id)
-        if id is None and not message.headers:
-            self._outgoing.append((message, place))
-            return None
-        known, offset = self._known(message, id, now)
-        if offset is not None:
-            return offset
-        if known is not None:
-            if known in self._repeats:
-                self._repeats[known].append(place)
+    def add(self, share: Share, *, now: Instant) -> int | None:
+        """Take a share, unless it repeats one whose offset is known, which is returned."""
+        if share.id is not None:
+            repeats = self._repeats.get(share.id)
+            if repeats is not None:
+                repeats.append(share)
                 return None
-            self._repeats[known] = []
-        self._outgoing.append((message, place))
+            offset = self._known(share.id, now)
+            if offset is not None:
+                return offset
+            self._repeats[share.id] = []
+        self._shares.append(share)
+        self._count += len(share.messages)
         return None
 
-    def _known(self, message: Message, id: str | None, now: Instant) -> tuple[bytes | None, int | None]:
-        """The id that a message is known by, and the offset of the first one that had it."""
-        for name, move_id in message.headers:
-            if name == MOVE_HEADER:
-                return b"move:" + move_id, self._fold.find_moved(move_id)
-        if id is None:
-            return None, None
-        data = id.encode()
-        return b"id:" + data, self._fold.find_duplicate(data, now=now)
+    def _known(self, id: bytes, now: Instant) -> int | None:
+        if id.startswith(_MOVE_PREFIX):
+            return self._fold.find_moved(id[len(_MOVE_PREFIX) :])
+        return self._fold.find_duplicate(id.removeprefix(_MESSAGE_PREFIX), now=now)
 
     def build(self, *, wall_ms: int) -> list[Incoming]:
-        """Batches of everything that was taken. What an earlier turn could not write has been answered."""
-        assert not self._batches
-        outgoing, self._outgoing = self._outgoing, []
+        """Batches of everything that was taken."""
+        assert not self._batches, "the last turn's batches were neither written nor refused"
+        shares, self._shares, self._count = self._shares, [], 0
         keys = self._fold.config.ordered or self._fold.config.fair
-        for chunk in _chunks(outgoing):
-            messages = [message for message, _ in chunk]
+        for chunk in _chunks(shares):
+            messages = [message for share in chunk for message in share.messages]
             encoded = encode_messages(messages, wall_ms, keys=keys)
-            header = read_header(encoded.batch)
-            self._batches.append(
-                Batch(
-                    messages,
-                    [place for _, place in chunk],
-                    encoded.properties,
-                    Incoming(header, memoryview(encoded.batch)),
-                    wall_ms,
-                )
-            )
+            incoming = Incoming(read_header(encoded.batch), memoryview(encoded.batch))
+            self._batches.append(Batch(chunk, messages, encoded.properties, incoming, wall_ms))
         return [batch.incoming for batch in self._batches]
 
     def take_written(self) -> list[Batch]:
-        """The batches that were built, whose places are no longer its own."""
+        """The batches that were built, which are the caller's from now on."""
         batches, self._batches = self._batches, []
         return batches
 
-    def take_repeats(self, message: Message) -> list[Place]:
-        """Who sent the same as a message that was written or refused now."""
-        if not self._repeats:
-            return []
-        for name, move_id in message.headers:
-            if name == MOVE_HEADER:
-                return self._repeats.pop(b"move:" + move_id, [])
-        id = message.deduplication_id
-        return [] if id is None else self._repeats.pop(b"id:" + id.encode(), [])
+    def take_repeats(self, share: Share) -> list[Share]:
+        """Who sent the same as a share that was written or refused now."""
+        return [] if share.id is None else self._repeats.pop(share.id, [])
 
     def refuse(self, error: HeadraceError) -> None:
         """Tell everybody whose message was to be written."""
-        batches, self._batches = self._batches, []
-        outgoing, self._outgoing = self._outgoing, []
-        refused = [pair for batch in batches for pair in zip(batch.messages, batch.places, strict=True)]
-        for message, place in [*refused, *outgoing]:
-            place.gather.set(place.at, error)
-            for repeat in self.take_repeats(message):
-                repeat.gather.set(repeat.at, error)
+        refused = [share for batch in self.take_written() for share in batch.shares] + self._shares
+        self._shares, self._count = [], 0
+        for share in refused:
+            share.refuse(error)
+            for repeat in self.take_repeats(share):
+                repeat.refuse(error)
+
+
+def request_share(
+    messages: Sequence[Message], gather: Gather[Outcome], places: Sequence[int], request_id: str | None
+) -> Share:
+    """What one request sends to this partition, known by the request's id if it has one."""
+    if request_id is None:
+        return Share(messages, gather, places)
+    data = request_id.encode()
+    first = messages[0]._replace(headers=((REQUEST_HEADER, data), *messages[0].headers))
+    return Share([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
+
+
+def message_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
+    """A message by itself, known by its sender's id if it has one."""
+    id = None if message.deduplication_id is None else _MESSAGE_PREFIX + message.deduplication_id.encode()
+    return Share((message,), gather, (place,), id)
+
+
+def moved_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
+    """A copy of another queue's message, known by the id of its move."""
+    move_id = next(value for name, value in message.headers if name == MOVE_HEADER)
+    return Share((message,), gather, (place,), _MOVE_PREFIX + move_id)
 
 
 def stored(message: Message, offset: Offset, sent_ms: int) -> StoredMessage:
-    """A message as it would be read from the log; only for one without headers of a mover."""
+    """A message as it would be read from the log; only for one without headers."""
     return StoredMessage(
         offset,
         sent_ms,
         message.key,
         message.body,
-        message.headers,
+        (),
         message.priority,
         message.delay_ms,
         message.ttl_ms,
@@ -151,16 +167,14 @@ def stored(message: Message, offset: Offset, sent_ms: int) -> StoredMessage:
     )
 
 
-def sent(partition: int, offset: int, *, is_duplicate: bool = False) -> Sent:
-    return Sent(message_id(partition, offset), partition, offset, is_duplicate)
-
-
-def _chunks(outgoing: list[tuple[Message, Place]]) -> Iterator[list[tuple[Message, Place]]]:
-    start = size = 0
-    for at, (message, _) in enumerate(outgoing):
-        size += len(message.body) + 64
-        if (size > _BATCH_BYTES and at > start) or at - start >= _BATCH_COUNT:
-            yield outgoing[start:at]
-            start, size = at, len(message.body) + 64
-    if start < len(outgoing):
-        yield outgoing[start:]
+def _chunks(shares: list[Share]) -> Iterator[list[Share]]:
+    start = size = count = 0
+    for at, share in enumerate(shares):
+        share_bytes = sum(len(message.body) for message in share.messages)
+        if at > start and (size + share_bytes > _BATCH_BYTES or count + len(share.messages) > _BATCH_COUNT):
+            yield shares[start:at]
+            start, size, count = at, 0, 0
+        size += share_bytes
+        count += len(share.messages)
+    if start < len(shares):
+        yield shares[start:]

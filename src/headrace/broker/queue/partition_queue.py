@@ -20,7 +20,7 @@ from uuid import UUID
 from headrace.broker.partition import Contribution, Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.outbox import Outbox, Place, sent, stored
+from headrace.broker.queue.outbox import Batch, Outbox, Share, stored
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
 from headrace.broker.queue.steady import FoldClock
@@ -34,7 +34,6 @@ from headrace.log.snapshots import Snapshot
 from headrace.model.batch import read_header
 from headrace.model.errors import HeadraceError, StaleReceiptError
 from headrace.model.ids import Offset
-from headrace.model.message import Message
 from headrace.model.queue import Guarantee, QueueConfig
 from headrace.wire.kafka.records import encode_control_records
 
@@ -118,19 +117,31 @@ class PartitionQueue:
                 self._await(end, told)
             self._writing, self._writing_told = [], []
         for batch, base in zip(self._outbox.take_written(), messages, strict=True):
-            count = len(batch.messages)
-            self.fold.arrive(base, count, sent_ms=batch.sent_ms, properties=batch.properties)
-            self.fold.reach(Offset(base + count))
-            keep = self.cache.has_room
-            places = []
-            for at, message in enumerate(batch.messages):
-                offset = Offset(base + at)
-                places.append((batch.places[at], offset, False))
-                places += [(place, offset, True) for place in self._outbox.take_repeats(message)]
-                if keep and not message.headers:
-                    self.cache.add(stored(message, offset, batch.sent_ms))
-            self._await(Offset(base + count), self._answer_sent(places))
+            self._arrived(batch, base)
         self._arm()
+
+    def _arrived(self, batch: Batch, base: Offset) -> None:
+        end = Offset(base + len(batch.messages))
+        self.fold.arrive(base, len(batch.messages), sent_ms=batch.sent_ms, properties=batch.properties)
+        self.fold.reach(end)
+        if self.cache.has_room:
+            for at, message in enumerate(batch.messages):
+                if not message.headers:
+                    self.cache.add(stored(message, Offset(base + at), batch.sent_ms))
+        answers = []
+        for share in batch.shares:
+            answers.append((share, base, False))
+            answers += [(repeat, base, True) for repeat in self._outbox.take_repeats(share)]
+            base = Offset(base + len(share.messages))
+
+        def told(error: HeadraceError | None) -> None:
+            for share, offset, is_duplicate in answers:
+                if error is None:
+                    share.answer(self.index, offset, is_duplicate=is_duplicate)
+                else:
+                    share.refuse(error)
+
+        self._await(end, told)
 
     def refused(self, error: HeadraceError) -> None:
         self._outbox.refuse(error)
@@ -191,27 +202,26 @@ class PartitionQueue:
 
     # Sending.
 
-    def send(self, message: Message, place: Place) -> None:
-        """Take a message in; its place gets the outcome once that is committed."""
-        offset = self._outbox.add(message, place, now=self.now.now())
-        if offset is None:
+    def send(self, share: Share) -> None:
+        """Take messages in; their places get the outcomes once those are committed."""
+        base = self._outbox.add(share, now=self.now.now())
+        if base is None:
             self.partition.write_soon()
-        else:
-            self.duplicate_count += 1
-            self._await(Offset(offset + 1), self._answer_sent([(place, Offset(offset), True)]))
+            return
+        self.duplicate_count += len(share.messages)
+
+        def told(error: HeadraceError | None) -> None:
+            if error is None:
+                share.answer(self.index, base, is_duplicate=True)
+            else:
+                share.refuse(error)
+
+        self._await(Offset(base + len(share.messages)), told)
 
     @property
     def message_count(self) -> int:
         """Messages that are not done, those on their way in included."""
-        fold = self.fold
-        return fold.visible_count + fold.leased_count + fold.delayed_count + self._outbox.count
-
-    def _answer_sent(self, places: list[tuple[Place, Offset, bool]]) -> Told:
-        def answer(error: HeadraceError | None) -> None:
-            for (gather, at), offset, is_duplicate in places:
-                gather.set(at, error or sent(self.index, offset, is_duplicate=is_duplicate))
-
-        return answer
+        return len(self.fold.live) + self._outbox.count
 
     # Leases.
 

@@ -171,8 +171,15 @@ class Queues(Protocol):
 
     # Messages.
 
-    def send(self, queue: str, messages: Sequence[Message]) -> Promise[list[Sent | HeadraceError]]:
-        """Store messages, in order; kept when they are committed. Makes the queue where that is allowed."""
+    def send(
+        self, queue: str, messages: Sequence[Message], *, request_id: str | None = None
+    ) -> Promise[list[Sent | HeadraceError]]:
+        """Store messages, in order; kept when they are committed. Makes the queue where that is allowed.
+
+        A repeated request id, within the queue's deduplication window, stores nothing and gets the first one's answer:
+        for callers who ask again because they did not hear it. The request must then be the same. Where any message of
+        the request has a deduplication id, those ids count and the request's does not.
+        """
 
     def receive(
         self,

@@ -165,11 +165,13 @@ class NodeQueues:
 
     # Messages.
 
-    def send(self, queue: str, messages: Sequence[Message]) -> Promise[list[Sent | HeadraceError]]:
+    def send(
+        self, queue: str, messages: Sequence[Message], *, request_id: str | None = None
+    ) -> Promise[list[Sent | HeadraceError]]:
         live = self._live.get(queue)
         if live is not None:
-            return live.send(messages)
-        return self._later(self._ensure_live(queue), lambda live: live.send(messages))
+            return live.send(messages, request_id=request_id)
+        return self._later(self._ensure_live(queue), lambda live: live.send(messages, request_id=request_id))
 
     def receive(
         self,
@@ -237,7 +239,7 @@ class NodeQueues:
                 with suppress(QueueExistsError):
                     await self.create(queue, QueueConfig(max_deliveries=None))
             live = await self._open(queue)
-        return await live.send(messages)
+        return await live.send_moved(messages)
 
     # Queues.
 
