@@ -1,5 +1,6 @@
 """The query protocol: forms to requests, answers to XML that an XML parser reads back."""
 
+import re
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
@@ -138,7 +139,7 @@ def test_a_batch_and_an_empty_answer_are_rendered() -> None:
     assert [child.tag for child in empty] == [f"{NS}ResponseMetadata"]
 
 
-@given(st.text().filter(is_xml_text))
+@given(st.text(st.characters(codec="utf-8")).filter(lambda text: is_xml_text(text.encode())))
 def test_every_text_that_is_allowed_survives_xml(text: str) -> None:
     root = ElementTree.fromstring(query.render("GetQueueUrl", answer.QueueUrl(queue_url=text), "r"))
     assert (root.findtext(f"{NS}GetQueueUrlResult/{NS}QueueUrl") or "") == text
@@ -173,3 +174,16 @@ def test_a_json_body_that_makes_no_request_is_refused(operation: str, body: byte
 
 def test_an_operation_without_parameters_needs_no_body() -> None:
     assert codec.decode_json("ListQueues", b"") == request.ListQueues()
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_what_is_no_character_of_xml_is_known(text: str) -> None:
+    allowed = re.fullmatch("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*", text)
+    assert is_xml_text(text.encode()) == (allowed is not None)
+
+
+@pytest.mark.parametrize("code", [0, 8, 9, 10, 11, 12, 13, 14, 31, 32, 127, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFE])
+def test_the_borders_of_what_xml_calls_a_character(code: int) -> None:
+    assert is_xml_text(f"a{chr(code)}b".encode()) == (
+        code in (9, 10, 13, 0xFFFD) or 32 <= code < 0xFFFE or code > 0xFFFF
+    )

@@ -159,7 +159,6 @@ def _system_names(request: ReceiveMessage) -> list[str]:
 
 def _text(body: bytes) -> str | None:
     try:
-        text = body.decode()
+        return body.decode() if is_xml_text(body) else None
     except UnicodeDecodeError:
         return None
-    return text if is_xml_text(text) else None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.errors import to_sqs
-from headrace.gateways.sqs.message_id import uuid_of
+from headrace.gateways.sqs.message_id import uuid_at
 from headrace.gateways.sqs.pending import Pending
 from headrace.gateways.sqs.place import name_of_url
 from headrace.gateways.sqs.view import QueueView, Views
@@ -142,7 +142,7 @@ class Sending:
                 md5_of_message_body=prepared.md5_of_body,
                 md5_of_message_attributes=prepared.md5_of_attributes,
                 md5_of_message_system_attributes=prepared.md5_of_system_attributes,
-                message_id=uuid_of(view.queue.id, outcome.id),
+                message_id=uuid_at(view.queue.id, outcome.partition, outcome.offset),
                 sequence_number=sequence_number(outcome.offset) if view.is_fifo else None,
             )
 
@@ -187,7 +187,7 @@ def _batch(
                 md5_of_message_body=prepared.md5_of_body,
                 md5_of_message_attributes=prepared.md5_of_attributes,
                 md5_of_message_system_attributes=prepared.md5_of_system_attributes,
-                message_id=uuid_of(view.queue.id, outcome.id),
+                message_id=uuid_at(view.queue.id, outcome.partition, outcome.offset),
                 sequence_number=sequence_number(outcome.offset) if view.is_fifo else None,
             )
         )

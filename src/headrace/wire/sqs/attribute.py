@@ -61,7 +61,7 @@ def _check_value(name: str, value: AttributeValue) -> None:
         raise _refuse(f"The message attribute '{name}' has a value that is not of its type '{kind}'.")
     if is_binary or value.string_value is None:
         return
-    if not is_xml_text(value.string_value):
+    if not is_xml_text(value.string_value.encode()):
         raise _refuse(f"The message attribute '{name}' contains characters outside of the XML 1.0 set.")
     if kind.startswith("Number") and _NUMBER.fullmatch(value.string_value) is None:
         raise _refuse(f"Can't cast the value of message (user) attribute '{name}' to a number.")
