@@ -61,7 +61,11 @@ class ScriptedQueues:
 
     # Messages.
 
-    def send(self, queue: str, messages: Sequence[Message]) -> Promise[list[Sent | HeadraceError]]:
+    def send(
+        self, queue: str, messages: Sequence[Message], *, request_id: str | None = None
+    ) -> Promise[list[Sent | HeadraceError]]:
+        if request_id is not None:
+            self.asked.append(("send", request_id))
         outcomes: list[Sent | HeadraceError] = []
         for message in messages:
             error = self._next_error()

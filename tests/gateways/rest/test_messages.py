@@ -102,6 +102,13 @@ def test_a_batch_has_a_result_for_each_message(door: Door) -> None:
     assert [message.body for message in door.queues.sent] == [b"a", b"3"]
 
 
+def test_a_batch_may_have_an_id_of_its_own(door: Door) -> None:
+    door.json("POST", SEND, {"messages": [{"message": "a"}], "request_id": "r1"})
+    door.packed("POST", SEND, {"messages": [{"body": b"a"}], "request_id": "r2"})
+    assert door.queues.asked == [("send", "r1"), ("send", "r2")]
+    assert door.json("POST", SEND, {"message": "a", "request_id": "r"}, status=422)["field"] == "request_id"
+
+
 def test_a_single_message_that_is_not_stored_is_a_problem(door: Door) -> None:
     door.queues.errors = [QueueFullError("orders holds 10 messages, its limit; consume some")]
     answer = door.ask("POST", SEND, b'{"message": "a"}')
@@ -152,6 +159,7 @@ def test_a_receive_asks_for_what_its_query_says(door: Door) -> None:
         ("wait=-1", "wait"),
         ("wait=nan", "wait"),
         ("wait=1e3", "wait"),
+        ("wait=1e999", "wait"),
         ("lease=43201", "lease"),
         ("batchsize=1", "batchsize"),
         ("wait=1&wait=2", "wait"),

@@ -137,7 +137,7 @@ def read_query(query: str, names: frozenset[str]) -> dict[str, str]:
     return fields
 
 
-_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 
 

@@ -31,6 +31,9 @@ Lease = Annotated[float, Meta(ge=0, le=LEASE_SECONDS_MAX, description="seconds")
 HeaderName = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX, pattern=f"^(?!{HEADER_PREFIX})")]
 Text = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
 Handle = Annotated[str, Meta(min_length=1, max_length=TEXT_LENGTH_MAX)]
+RequestId = Annotated[
+    Text | None, Meta(description="repeat it with the same request to have it carried out once, for those without ids")
+]
 Reason = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Delay = Annotated[Span | None, Meta(description="before it is visible; none: what the queue says")]
 Ttl = Annotated[Life | None, Meta(description="after which it is dropped; none: what the queue says")]
@@ -68,12 +71,14 @@ class Send(msgspec.Struct, forbid_unknown_fields=True):
     headers: Annotated[dict[HeaderName, HeaderValue], Meta(max_length=HEADERS_MAX)] = {}
     deduplication_id: Text | None = None
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)] | UnsetType = UNSET
+    request_id: RequestId = None
 
 
 class NewMessages(msgspec.Struct, forbid_unknown_fields=True):
     """Several messages to be sent, in this order."""
 
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
+    request_id: RequestId = None
 
 
 Pairs = Annotated[tuple[tuple[HeaderName, bytes], ...], Meta(max_length=HEADERS_MAX)]
@@ -95,6 +100,7 @@ class PackedMessages(msgspec.Struct, forbid_unknown_fields=True):
     """Several messages to be sent, in MessagePack."""
 
     messages: Annotated[list[PackedMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
+    request_id: RequestId = None
 
 
 class Stored(msgspec.Struct, frozen=True):

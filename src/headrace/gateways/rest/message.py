@@ -117,15 +117,17 @@ class MessageRoutes:
                 if body.messages is msgspec.UNSET:
                     return self._send_one(queue, _single(body), request)
                 _check_only_messages(body)
-                messages = [message_of(entry) for entry in body.messages]
+                messages, request_id = [message_of(entry) for entry in body.messages], body.request_id
             case Form.MSGPACK:
-                messages = [message_of_packed(entry) for entry in decode(_PACKED, request.body).messages]
+                packed = decode(_PACKED, request.body)
+                messages, request_id = [message_of_packed(entry) for entry in packed.messages], packed.request_id
             case Form.RAW:
                 return self._send_one(queue, raw_message(request), request)
             case _:
                 raise unsupported_type("application/json, application/msgpack, or the message itself in its own type")
         shape = answer_form(request)
-        return Later(self._queues.send(queue, messages), lambda outcomes: _send_results(outcomes, shape))
+        promise = self._queues.send(queue, messages, request_id=request_id)
+        return Later(promise, lambda outcomes: _send_results(outcomes, shape))
 
     def _send_one(self, queue: str, message: Message, request: Request) -> Later[list[Sent | HeadraceError]]:
         shape = answer_form(request)
@@ -188,6 +190,8 @@ class MessageRoutes:
 
 
 def _single(body: form.Send) -> Message:
+    if body.request_id is not None:
+        raise invalid_field("request_id", "it is for several messages; give a single one a deduplication_id")
     if body.message is msgspec.UNSET:
         raise wrong_shape("Object missing required field `message`, or `messages` for several")
     return message_of(body)
@@ -195,7 +199,7 @@ def _single(body: form.Send) -> Message:
 
 def _check_only_messages(body: form.Send) -> None:
     """Options beside `messages` would be options of nothing."""
-    alone = form.Send(messages=body.messages)
+    alone = form.Send(messages=body.messages, request_id=body.request_id)
     if body != alone:
         for name in msgspec.structs.fields(form.Send):
             if getattr(body, name.name) != getattr(alone, name.name):

@@ -15,6 +15,8 @@ from headrace.model.names import NAME_LENGTH_MAX
 
 OPENAPI = "3.1.0"
 NAME_PATTERN = rf"^(?!\.{{1,2}}$)[A-Za-z0-9._\-]{{1,{NAME_LENGTH_MAX}}}$"
+PLACE_PATTERN = "^[0-9]{1,4}-[0-9]{1,15}$"
+BASE64_PATTERN = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _REFERENCE = "#/components/schemas/{name}"
 _JSON, _MSGPACK, _PROBLEM = "application/json", "application/msgpack", "application/problem+json"
 
@@ -31,6 +33,7 @@ class Operation(NamedTuple):
     refusals: tuple[int, ...] = (404, 422)
     speaks_msgpack: bool = False
     takes_raw: bool = False
+    links: tuple[tuple[str, str, str], ...] = ()  # operation, its parameter, where that is in the answer
 
 
 def _field(name: str, what: str, **schema: Any) -> dict[str, Any]:
@@ -65,6 +68,8 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
                        maxLength=form.TEXT_LENGTH_MAX),
             ),
             refusals=(400, 404, 422, 429), speaks_msgpack=True,
+            links=(("acknowledge", "receipt_handle", "/messages/0/receipt_handle"),
+                   ("change", "receipt_handle", "/messages/0/receipt_handle")),
         ),
         Operation("delete", message, "acknowledge", "Acknowledge a message: it is done", {204: None},
                   refusals=(400, 404, 410)),
@@ -96,7 +101,7 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
         Operation("get", f"{queue}/browse", "browse_queue", "Look at messages without taking them",
                   {200: queue_form.BrowsedMessages},
                   query=(_field("state", "only those", type="string", enum=[one.value for one in MessageState]),
-                         _AFTER, _LIMIT),
+                         _field("after", "go on behind this place", type="string", pattern=PLACE_PATTERN), _LIMIT),
                   refusals=(400, 404, 422), speaks_msgpack=True),
         Operation("get", f"{queue}/explain", "explain",
                   "Say where a message is and since when, or why a key stands still; takes exactly one of the fields",
@@ -107,7 +112,8 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
         Operation("get", f"{queue}/redrives", "list_redrives", "Show a queue's last redrives",
                   {200: queue_form.Redrives}, refusals=(400, 404, 422)),
         Operation("post", f"{queue}/redrives", "start_redrive", "Send dead letters back", {202: queue_form.RedriveForm},
-                  (queue_form.NewRedrive,), takes_optional=True, refusals=(400, 404, 409, 415, 422)),
+                  (queue_form.NewRedrive,), takes_optional=True, refusals=(400, 404, 409, 415, 422),
+                  links=(("cancel_redrive", "id", "/id"),)),
         Operation("delete", f"{queue}/redrives/{{id}}", "cancel_redrive", "Stop a redrive",
                   {200: queue_form.RedriveForm}, refusals=(400, 404, 409, 422)),
         Operation("get", f"{queue}/readers", "list_readers", "Show the readers that hold the queue's log",
@@ -164,6 +170,7 @@ def _say_more(components: dict[str, Any]) -> None:
         _name_integers(schema)
     change = components["LeaseChange"]
     change["oneOf"] = [{"required": [name]} for name in ("lease", "release", "reject")]
+    components["Base64"]["properties"]["base64"]["pattern"] = BASE64_PATTERN
     positions = components["ReaderPositions"]["properties"]["positions"]
     positions["propertyNames"] = {"pattern": "^(0|[1-9][0-9]{0,3})$"}
 
@@ -212,7 +219,19 @@ def _bodies(one: Operation) -> dict[str, Any]:
 def _answer(one: Operation, status: int, shape: type[Any] | None) -> dict[str, Any]:
     if shape is None:
         return {"description": "done"}
-    return {"description": (shape.__doc__ or "done").split("\n")[0], "content": {_JSON: {"schema": _reference(shape)}}}
+    value = {
+        "description": (shape.__doc__ or "done").split("\n")[0],
+        "content": {_JSON: {"schema": _reference(shape)}},
+    }
+    if one.links:
+        value["links"] = {
+            name: {
+                "operationId": name,
+                "parameters": {"queue": "$request.path.queue", parameter: f"$response.body#{place}"},
+            }
+            for name, parameter, place in one.links
+        }
+    return value
 
 
 _REFUSALS = {
