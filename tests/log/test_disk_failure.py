@@ -176,6 +176,29 @@ def test_the_journal_file_that_a_broken_log_needs_is_not_written_over() -> None:
     run(main())
 
 
+def test_of_many_logs_that_are_synced_behind_together_only_the_failed_one_goes_offline() -> None:
+    async def main() -> None:
+        world = new_world(12)
+        await world.start()
+        for index in range(12):
+            world.append(index, [b"in the journal"])
+        await world.settle()
+        world.disk.fail("fdatasync", path_part=world.directory(5), times=-1)
+        for _ in range(80):  # the journal goes round, and its first file wants every partition synced
+            world.append(0, [b"x" * 900])
+            await world.settle()
+        check_offline(world, 5)
+        for index in (4, 6, 11):
+            log = world.log(index)
+            assert (log.broken, log.has_unsynced) == (None, False)
+            world.append(index, [b"goes on"])
+        await world.settle()
+        assert [world.promised_end[partition_id(index)] for index in (4, 6, 11)] == [2, 2, 2]
+        world.abandon()
+
+    run(main())
+
+
 def test_a_sync_that_fails_during_recovery_refuses_the_partition_and_is_not_believed_at_the_next_start() -> None:
     async def main() -> None:
         world = new_world(1)

@@ -76,8 +76,10 @@ class Group(JournalEntry):
     __slots__ = ("end_offset",)
 
     def __init__(self, place: bytes, base_offset: Offset) -> None:
-        super().__init__(place, base_offset, [], 0)
-        self.end_offset = base_offset
+        self.place = place
+        self.base_offset = self.end_offset = base_offset
+        self.buffers = []
+        self.size = 0
 
 
 class Committer:

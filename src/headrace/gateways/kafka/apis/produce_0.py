@@ -76,7 +76,10 @@ def _serve_single(context: Context, single: SingleRequest, version: int, correla
 
 def _reply(context: Context, pending: "SingleProduce | PendingProduce", timeout_ms: int) -> Reply:
     if not pending.done:
-        context.deadlines.add(min(max(timeout_ms, 1), context.limits.produce_timeout_ms_max), pending)
+        limit_ms = context.limits.produce_timeout_ms_max
+        if not 0 < timeout_ms <= limit_ms:
+            timeout_ms = 1 if timeout_ms <= 0 else limit_ms
+        context.deadlines.add(timeout_ms, pending)
         return pending
     if isinstance(pending.outcome, CloseConnectionError):
         raise pending.outcome
