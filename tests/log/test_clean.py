@@ -190,6 +190,112 @@ def test_nothing_that_no_durable_snapshot_covers_is_dropped() -> None:
     run(main())
 
 
+def test_segments_that_no_durable_snapshot_covers_are_not_dropped_though_all_is_dead() -> None:
+    async def main() -> None:
+        world, fold = await filled(80, live=set())
+        log = world.log()
+        taken = fold.snapshot()[0]._replace(offset=20)
+        log.take_snapshots = lambda: (taken,)
+        await clean_fully(world)
+        for _ in range(2):
+            await world.store.maintain(log, floor=log.durable_offset)
+            assert 0 < log.start_offset <= 20
+            assert set(range(20, 80)) <= set(await served(world))
+            await world.restart()
+            log = world.log()
+            fold.log, log.retainer = log, fold
+            log.take_snapshots = lambda: (taken,)
+        world.abandon()
+
+    run(main())
+
+
+def test_a_stop_gives_up_a_cleaning_and_nothing_has_changed() -> None:
+    async def main() -> None:
+        world, _ = await filled(40, live={5, 30})
+        log = world.log()
+        log.roll(now_ms=world.clock.wall_ms())
+        await world.store.checkpoint(log)
+        held = HeldThreads()
+        world.store._cleaner._threads = held
+        cleaning = asyncio.ensure_future(world.store.clean(log))
+        await world.settle()
+        world.store._cleaner.end()
+        while not cleaning.done():
+            held.release()
+            await world.settle()
+        assert len(await served(world)) in (2, 40)
+        is_cleaned = cleaning.result()
+        assert len(await served(world)) == (2 if is_cleaned else 40)
+        await world.restart()
+        assert len(await served(world)) == (2 if is_cleaned else 40)
+        world.abandon()
+
+    run(main())
+
+
+def test_cleaning_is_given_up_when_the_log_is_cut_meanwhile() -> None:
+    async def main() -> None:
+        world, _ = await filled(40, live={5, 30})
+        log = world.log()
+        log.roll(now_ms=world.clock.wall_ms())
+        await world.store.checkpoint(log)
+        held = HeldThreads()
+        world.store._cleaner._threads = held
+        cleaning = asyncio.ensure_future(world.store.clean(log))
+        await world.settle()
+        await world.store.truncate(log, Offset(35))
+        while not cleaning.done():
+            held.release()
+            await world.settle()
+        assert not cleaning.result()
+        assert sorted(await served(world)) == list(range(35))
+        await world.restart()
+        assert sorted(await served(world)) == list(range(35))
+        world.abandon()
+
+    run(main())
+
+
+def test_a_reader_in_a_gap_waits_for_what_comes_after_it() -> None:
+    async def main() -> None:
+        world, fold = await filled(80, live={5})
+        log = world.log()
+        await clean_fully(world)
+        assert log.bytes_from(Offset(50)) > 0, "the last batch stands for the log's end"
+        send(world, fold, [b"new"])
+        await world.settle()
+        log.roll(now_ms=world.clock.wall_ms())
+        await world.store.checkpoint(log)
+        send(world, fold, [b"newer"])
+        await world.settle()
+        ack(world, fold, {81})
+        await world.settle()
+        while await world.store.clean(log):
+            pass
+        assert log.bytes_from(Offset(5)) > log.active.size
+        assert log.bytes_from(Offset(50)) == log.active.size
+        assert set(await served(world)) == {5, 82}
+        world.abandon()
+
+    run(main())
+
+
+def test_the_newest_time_is_that_of_a_message_that_is_there() -> None:
+    async def main() -> None:
+        world, _ = await started()
+        log = world.log()
+        for time_ms in (1000, 9000, 3000, 2000):
+            world.append(0, [b"x", b"y"], timestamp_ms=time_ms)
+            await world.settle()
+        for start, newest in ((0, 9000), (3, 9000), (4, 3000), (5, 3000), (6, 2000), (8, -1)):
+            log.raise_start(Offset(start))
+            assert await world.store.read(log.max_timestamp_ms()) == newest
+        world.abandon()
+
+    run(main())
+
+
 def test_without_a_retainer_or_a_snapshot_nothing_is_cleaned() -> None:
     async def main() -> None:
         world, fold = await filled(80, live={3})
