@@ -50,6 +50,7 @@ class FakeQueue:
         self.released: list[tuple[int, float | None]] = []
         self.extended: list[tuple[int, float]] = []
         self.seen: dict[str, int] = {}
+        self.requests: dict[str, dict[int, dict[str, Any]]] = {}
         self.timers: dict[str, asyncio.TimerHandle] = {}
         self.arrived = asyncio.Event()
 
@@ -237,8 +238,7 @@ class FakeNode:
         name, document = parts[1], request.document
         match (request.method, *parts[2:]):
             case ("POST", "messages"):
-                queue = self.make(name)
-                return {"results": [self._send(queue, index, item) for index, item in enumerate(document["messages"])]}
+                return {"results": self._send_all(self.make(name), document)}
             case ("GET", "messages"):
                 return {"messages": await self._receive(self.queue(name), request.query)}
             case ("POST", "acknowledgements"):
@@ -261,6 +261,19 @@ class FakeNode:
                 count, queue.visible = len(queue.visible), []
                 return {"purged": count}
         raise Refused(404, "not_found", "there is nothing here")
+
+    def _send_all(self, queue: FakeQueue, document: dict[str, Any]) -> list[dict[str, Any]]:
+        """A repeated request stores what the first did not, and answers the rest as the first did."""
+        id = document.get("request_id")
+        assert id is None or not any("deduplication_id" in message for message in document["messages"])
+        known = queue.requests.setdefault(id, {}) if id is not None else {}
+        results = []
+        for index, item in enumerate(document["messages"]):
+            result = {**known[index], "duplicate": True} if index in known else self._send(queue, index, item)
+            if "error" not in result:
+                known[index] = result
+            results.append(result)
+        return results
 
     def _send(self, queue: FakeQueue, index: int, item: dict[str, Any]) -> dict[str, Any]:
         if (fault := next((f for f in self.entry_faults if f[0] == index), None)) is not None:

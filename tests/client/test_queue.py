@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from tests.client.fake_node import FakeNode, Fault, fake_node
 
@@ -295,12 +296,13 @@ def test_a_send_whose_answer_is_lost_is_repeated_and_stored_once(fault: Fault) -
     run(work)
 
 
-def test_messages_that_the_node_asks_to_repeat_are_repeated_alone() -> None:
+def test_messages_that_the_node_asks_to_repeat_are_repeated_in_the_same_request() -> None:
     async def work(client: AsyncClient, node: FakeNode) -> None:
         node.entry_faults += [(0, "timed_out"), (1, "overloaded")]
         sent = await client.queue("orders").send_many(["a", "b", "c"])
-        assert [place.offset for place in sent] == [1, 2, 0]
-        assert [len(request.document["messages"]) for request in node.of("POST")] == [3, 2]
+        assert [(place.offset, place.is_duplicate) for place in sent] == [(1, False), (2, False), (0, False)]
+        first, second = (request.document for request in node.of("POST"))
+        assert first == second
 
     run(work)
 
@@ -318,14 +320,31 @@ def test_without_retries_a_message_gets_no_id_and_a_lost_answer_is_an_error_that
     run(work, config=QueueClientConfig(retries=False))
 
 
-def test_a_queue_that_knows_duplicates_by_content_is_given_no_ids() -> None:
+def test_a_request_has_an_id_and_its_messages_have_none_but_their_own() -> None:
     async def work(client: AsyncClient, node: FakeNode) -> None:
-        node.make("orders", deduplication="content")
-        node.faults.append(("POST", Fault.LOSE_REQUEST))
-        await client.queue("orders").send("tea")
-        assert node.queue("orders").messages == [{"body": b"tea"}]
+        orders = client.queue("orders")
+        await asyncio.gather(orders.send("a"), orders.send("b", deduplication_id="7"), orders.send("c"))
+        messages = ["a", OutgoingMessage(body="b", deduplication_id="8"), "c", "d"]
+        await orders.send_many(messages)
+        requests = [request.document for request in node.of("POST")]
+        assert sorted(len(request["messages"]) for request in requests) == [1, 1, 1, 2, 2]
+        for request in requests:
+            ids = [message.get("deduplication_id") for message in request["messages"]]
+            assert ("request_id" in request) == (ids == [None] * len(ids))
+        names = [request["request_id"] for request in requests if "request_id" in request]
+        assert len(set(names)) == 3
 
     run(work)
+
+
+def test_many_messages_with_keys_are_sent_one_batch_after_the_other() -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        bodies = [str(number) for number in range(35)]
+        node.faults.append(("POST", Fault.LOSE_REQUEST))
+        await client.queue("orders").send_many([OutgoingMessage(body=body, key="k") for body in bodies])
+        assert [message["body"].decode() for message in node.queue("orders").messages] == bodies
+
+    run(work, config=msgspec.structs.replace(QUICK, batch_count_max=10))
 
 
 def test_a_second_send_with_an_id_of_the_caller_is_a_duplicate() -> None:

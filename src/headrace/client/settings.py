@@ -10,7 +10,7 @@ class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     # For one call, all of its attempts included; a receive gets its wait on top.
     deadline_ms: int = 30_000
     connect_timeout_ms: int = 5_000
-    # Whether failed calls are repeated. A send then carries an id of its own, so that a repeated one is stored once.
+    # Whether failed calls are repeated. A send then has an id, so that a repeated one is stored once.
     retries: bool = True
     retry_pause_ms: int = 50
     retry_pause_ms_max: int = 2_000

@@ -32,9 +32,9 @@ from headrace.client.queue.description import (
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.message import AsyncMessage
 from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, seconds
-from headrace.client.queue.sender import Ids, Sender
+from headrace.client.queue.sender import RequestIds, Sender
 from headrace.client.queue.wire import decode_received
-from headrace.model.errors import HeadraceError, InvalidRequestError, UnknownQueueError
+from headrace.model.errors import HeadraceError, InvalidRequestError
 from headrace.model.message import Sent
 from headrace.model.queue import PRIORITY_DEFAULT
 
@@ -45,12 +45,12 @@ _WAIT_MS_MAX = 20_000
 class AsyncQueue:
     """Made by `AsyncClient.queue`."""
 
-    def __init__(self, name: str, caller: Caller, administration: Administration, ids: Ids) -> None:
+    def __init__(self, name: str, caller: Caller, administration: Administration, ids: RequestIds) -> None:
         self.name = name
         self._caller = caller
         self._administration = administration
         self._path = queue_path(name)
-        self._sender = Sender(caller, self._path, ids, knows_by_content=self._knows_by_content)
+        self._sender = Sender(caller, self._path, ids)
         self._leases = Leases(caller, self._path)
 
     async def close(self) -> None:
@@ -199,10 +199,3 @@ class AsyncQueue:
 
     async def remove_reader(self, reader: str) -> None:
         await self._administration.remove_reader(self.name, reader)
-
-    async def _knows_by_content(self) -> bool:
-        try:
-            description = await self.describe()
-        except UnknownQueueError:
-            return False  # made by the first send, with defaults
-        return description.config.get("deduplication") == "content"

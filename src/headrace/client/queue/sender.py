@@ -1,16 +1,17 @@
 """Sends of one queue, each message stored once however often its request is repeated.
 
-With retries on, a message without a deduplication id gets one that nobody else uses; the node then knows a repeated
-request. A queue that knows duplicates by their content needs no ids, and must not be given any: they would hide the
-equality of two bodies. Which kind a queue is, is asked once, before its first send.
+With retries on, a request whose messages have no deduplication ids gets an id of its own, and the node answers a second
+one with the places of the first. Where messages have ids, those count and the request's would not; so messages with
+ids and messages without never travel in one request. A request is repeated as a whole and unchanged, because only
+then does its id mean the same.
 
 Order: two messages are stored in the order of their sends where the first send has returned before the second began.
+Messages of one `send_many` are stored in their order where any of them has a key; otherwise batches go side by side.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
 
 from headrace.client.deadline import Deadline
 from headrace.client.errors import PartlySentError
@@ -26,8 +27,8 @@ Outcomes = list[Sent | HeadraceError]
 _OWN_ID_BYTES = 12
 
 
-class Ids:
-    """Deduplication ids: what is random is drawn once, for a client; a count tells its messages apart."""
+class RequestIds:
+    """What is random is drawn once, for a client; a count tells its requests apart."""
 
     def __init__(self, random: bytes) -> None:
         self._prefix = random.hex()
@@ -36,12 +37,9 @@ class Ids:
     def next(self) -> str:
         return f"{self._prefix}-{next(self._numbers)}"
 
-    def has_made(self, id: str | None) -> bool:
-        return id is not None and id.startswith(self._prefix)
 
-
-def make_ids(caller: Caller) -> Ids:
-    return Ids(caller.rand.bytes(_OWN_ID_BYTES))
+def make_ids(caller: Caller) -> RequestIds:
+    return RequestIds(caller.rand.bytes(_OWN_ID_BYTES))
 
 
 def failure(refused: Failure) -> HeadraceError:
@@ -49,25 +47,22 @@ def failure(refused: Failure) -> HeadraceError:
 
 
 class Sender:
-    def __init__(
-        self, caller: Caller, path: str, ids: Ids, *, knows_by_content: Callable[[], Coroutine[Any, Any, bool]]
-    ) -> None:
+    def __init__(self, caller: Caller, path: str, ids: RequestIds) -> None:
         self._caller = caller
         self._target = f"{path}/messages"
         self._ids = ids
-        self._knows_by_content = knows_by_content
-        self._by_content: bool | None = None
-        self._learning: asyncio.Task[bool] | None = None
-        self._batcher: Batcher[Send, Sent] = Batcher(self._transmit, caller.config, clock=caller.clock)
+        self._with_ids: Batcher[Send, Sent] = Batcher(self._transmit, caller.config, clock=caller.clock)
+        self._without_ids: Batcher[Send, Sent] = Batcher(self._transmit, caller.config, clock=caller.clock)
         self._places = asyncio.Semaphore(caller.config.batches_in_flight_max)
 
     async def close(self) -> None:
-        await self._batcher.close()
+        await self._with_ids.close()
+        await self._without_ids.close()
 
     async def send(self, message: OutgoingMessage) -> Sent:
         send = to_send(message)
-        await self._identify((send,))
-        return await self._batcher.submit(send, size_bytes(send))
+        batcher = self._without_ids if send.deduplication_id is None else self._with_ids
+        return await batcher.submit(send, size_bytes(send))
 
     async def send_many(self, messages: Sequence[object]) -> list[Sent]:
         """Bodies or `OutgoingMessage`s, in as many requests as they need."""
@@ -77,40 +72,31 @@ class Sender:
             else to_send(message if isinstance(message, OutgoingMessage) else OutgoingMessage(body=message))
             for message in messages
         ]
-        await self._identify(sends)
         outcomes: Outcomes = []
-        for batch in await asyncio.gather(*(self._carry(batch) for batch in self._batches(sends))):
-            outcomes += batch
+        if any(send.key is not None for send in sends):
+            for batch in self._batches(sends):
+                outcomes += await self._carry(batch)
+        else:
+            for carried in await asyncio.gather(*(self._carry(batch) for batch in self._batches(sends))):
+                outcomes += carried
         sent = [outcome for outcome in outcomes if isinstance(outcome, Sent)]
         if len(sent) < len(outcomes):
             raise PartlySentError(outcomes)
         return sent
 
-    async def _identify(self, sends: Sequence[Send]) -> None:
-        if not self._caller.config.retries:
-            return
-        if self._by_content is None:
-            await self._learn()
-        if not self._by_content:
-            for send in sends:
-                if send.deduplication_id is None:
-                    send.deduplication_id = self._ids.next()
-
-    async def _learn(self) -> None:
-        """Ask once, for all who wait; again only where nobody got an answer."""
-        if self._learning is None or (self._learning.done() and self._by_content is None):
-            self._learning = asyncio.get_running_loop().create_task(self._knows_by_content())
-        self._by_content = await asyncio.shield(self._learning)
-
     def _batches(self, sends: list[Send]) -> Iterator[list[Send]]:
         config = self._caller.config
         batch: list[Send] = []
         size = 0
+        have_ids = False
         for send in sends:
             more = size_bytes(send)
-            if batch and (len(batch) >= config.batch_count_max or size + more > config.batch_bytes_max):
+            has_id = send.deduplication_id is not None
+            is_full = len(batch) >= config.batch_count_max or size + more > config.batch_bytes_max
+            if batch and (is_full or has_id != have_ids):
                 yield batch
                 batch, size = [], 0
+            have_ids = has_id
             batch.append(send)
             size += more
         if batch:
@@ -124,49 +110,46 @@ class Sender:
                 return [error] * len(batch)
 
     async def _transmit(self, sends: list[Send]) -> Outcomes:
-        """Send a batch, and again what a retry can help of it, until the deadline."""
+        """Send a batch, and again while that can help some message of it, until the deadline."""
         caller = self._caller
+        request = SendRequest(sends)
+        if caller.config.retries and sends[0].deduplication_id is None:
+            request.request_id = self._ids.next()
+        body = encode(request)
         deadline = Deadline(caller.clock, caller.config.deadline_ms)
-        outcomes = await self._post(sends, deadline)
+        outcomes = await self._post(body, request, deadline)
         pauses = Pauses(caller.config, caller.rand)
-        while caller.config.retries:
-            again = [
-                index
-                for index, outcome in enumerate(outcomes)
-                if isinstance(outcome, HeadraceError)
-                and is_worth_repeating(outcome, is_repeatable=self._is_repeatable(sends[index]))
-            ]
+        while caller.config.retries and any(map(_is_worth_repeating, outcomes)):
             pause_ms = pauses.next_ms()
-            if not again or pause_ms >= deadline.left_ms:
+            if pause_ms >= deadline.left_ms:
                 break
             await caller.clock.sleep(pause_ms)
             try:
-                repeated = await self._post([sends[index] for index in again], deadline)
+                repeated = await self._post(body, request, deadline)
             except HeadraceError:
-                # Each message keeps the error that it has of its own.
+                # Each message keeps the outcome that it has of its own.
                 break
-            for index, outcome in zip(again, repeated, strict=True):
-                outcomes[index] = outcome
+            outcomes = [
+                again if isinstance(before, HeadraceError) else before
+                for before, again in zip(outcomes, repeated, strict=True)
+            ]
         return outcomes
 
-    def _is_repeatable(self, send: Send) -> bool:
-        return self._by_content is True or send.deduplication_id is not None
-
-    async def _post(self, sends: list[Send], deadline: Deadline) -> Outcomes:
-        answer = await self._caller.call(
-            "POST",
-            self._target,
-            encode(SendRequest(sends)),
-            form=MSGPACK,
-            is_repeatable=all(map(self._is_repeatable, sends)),
-            deadline=deadline,
-        )
+    async def _post(self, body: bytes, request: SendRequest, deadline: Deadline) -> Outcomes:
+        answer = await self._caller.call("POST", self._target, body, form=MSGPACK, deadline=deadline)
         results = read(decode_sent, answer).results
-        return [self._outcome(send, result) for send, result in zip(sends, results, strict=True)]
+        if len(results) != len(request.messages):
+            raise HeadraceError(f"the node answered {len(request.messages)} messages with {len(results)} results")
+        # Known by the request's id, it is the same message whose first answer was lost.
+        is_own = request.request_id is not None
+        return [_outcome(result, is_own=is_own) for result in results]
 
-    def _outcome(self, send: Send, result: SendResult) -> Sent | HeadraceError:
-        if result.error is not None:
-            return failure(result.error)
-        # A duplicate of an id of our own is the same message, whose first answer was lost.
-        is_duplicate = result.duplicate and not self._ids.has_made(send.deduplication_id)
-        return Sent(result.id, result.partition, result.offset, is_duplicate)
+
+def _is_worth_repeating(outcome: Sent | HeadraceError) -> bool:
+    return isinstance(outcome, HeadraceError) and is_worth_repeating(outcome, is_repeatable=True)
+
+
+def _outcome(result: SendResult, *, is_own: bool) -> Sent | HeadraceError:
+    if result.error is not None:
+        return failure(result.error)
+    return Sent(result.id, result.partition, result.offset, result.duplicate and not is_own)

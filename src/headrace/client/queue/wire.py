@@ -21,8 +21,9 @@ class Send(msgspec.Struct, omit_defaults=True, gc=False):
     deduplication_id: str | None = None
 
 
-class SendRequest(msgspec.Struct):
+class SendRequest(msgspec.Struct, omit_defaults=True):
     messages: list[Send]
+    request_id: str | None = None  # a second request of this id stores nothing, and gets the first one's answer
 
 
 class Failure(msgspec.Struct, gc=False):
