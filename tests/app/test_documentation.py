@@ -7,6 +7,7 @@ import msgspec
 
 from headrace.app.config import known_paths, load
 from headrace.broker.queue.config import QueuesConfig
+from headrace.gateways.sqs.config import SqsConfig
 from headrace.log.config import LogConfig
 from headrace.model.topic import CONFIG_KEYS
 
@@ -29,3 +30,9 @@ def test_every_setting_of_the_log_of_queues_and_of_topics_is_explained() -> None
             assert f"`{field.name}`" in text
     for key in CONFIG_KEYS:
         assert f"`{key}`" in text
+
+
+def test_every_setting_of_sqs_is_explained() -> None:
+    text = PAGE.read_text()
+    for field in msgspec.structs.fields(SqsConfig):
+        assert f"`{field.name}`" in text
