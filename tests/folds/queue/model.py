@@ -72,7 +72,7 @@ class Model:
             self.moves[own.move_id] = Remembered(offset, None)
         if own.deduplication_id is not None and config.deduplication_window_ms:
             known = self.ids.get(own.deduplication_id)
-            if own.move_id is None and known is not None and (known.until_ms or 0) > sent_ms:
+            if own.move_id is None and known is not None and (known.until_ms or 0) > max(sent_ms, self.noted.wall_ms):
                 return
             self.ids[own.deduplication_id] = Remembered(offset, sent_ms + config.deduplication_window_ms)
         due_ms = sent_ms + config.delay_ms if own.due_ms is None else own.due_ms
@@ -221,9 +221,9 @@ class Model:
             chosen.append(best.offset)
         return chosen
 
-    def find_duplicate(self, id_: bytes, wall_ms: int) -> int | None:
+    def find_duplicate(self, id_: bytes) -> int | None:
         known = self.ids.get(id_)
-        return known.offset if known is not None and (known.until_ms or 0) > wall_ms else None
+        return known.offset if known is not None and (known.until_ms or 0) > self.now.wall_ms else None
 
 
 PLAIN = Properties(priority=PRIORITY_DEFAULT)

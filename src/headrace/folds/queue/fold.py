@@ -242,7 +242,7 @@ class QueueFold(QueueState):
 
     def find_duplicate(self, deduplication_id: bytes, *, now: Instant) -> int | None:
         """The offset of the message with this id that arrived within the window."""
-        return self.deduplication.find(deduplication_id, now.wall_ms)
+        return self.deduplication.find(deduplication_id, max(now.wall_ms, self.now.wall_ms))
 
     def find_moved(self, move_id: bytes) -> int | None:
         """The offset of the message that came here by this move."""

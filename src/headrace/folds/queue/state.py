@@ -57,7 +57,7 @@ class QueueState(Places):
         """Take up messages at consecutive offsets, written or replayed. `properties` by index, of those that have any.
 
         Returns the duplicates: a message whose deduplication id or move id is remembered is stored, since it stands in
-        its producer's batch, and is done from the start. `sent_ms` decides, by which the ids were remembered too.
+        its producer's batch, and is done from the start.
         """
         assert base_offset >= self.end_offset, f"offset {base_offset} arrived after {self.end_offset}"
         duplicates: list[int] = []
@@ -122,7 +122,7 @@ class QueueState(Places):
         id_ = own.deduplication_id
         if id_ is not None and self.config.deduplication_window_ms:
             # A moved message keeps its id and is no repetition of itself.
-            if move_id is None and self.deduplication.find(id_, sent_ms) is not None:
+            if move_id is None and self.deduplication.find(id_, max(sent_ms, self.noted.wall_ms)) is not None:
                 return True
             self.deduplication.add(id_, offset, sent_ms + self.config.deduplication_window_ms)
         return False

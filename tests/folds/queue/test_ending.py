@@ -1,0 +1,203 @@
+"""How messages end: acknowledged, dead-lettered, expired, dropped, purged. Each is counted once."""
+
+from tests.folds.queue.script import Script
+
+from headrace.folds.queue.arrival import Properties
+from headrace.folds.queue.view import OVERDUE_REASON, facts
+from headrace.model.queue import QueueConfig
+
+
+def test_an_acknowledged_message_is_never_handed_out_again() -> None:
+    script = Script()
+    script.send(count=2)
+    script.receive(lease_ms=10)
+    script.acknowledge(0, 0)
+    script.wait(1000)
+    assert script.receive() == [1]
+    assert script.fold.counts.acknowledged == 1
+    assert script.fold.floor == 1
+
+
+def test_a_message_whose_attempts_are_used_up_waits_to_be_dead_lettered() -> None:
+    script = Script(QueueConfig(max_deliveries=2))
+    script.send(count=1)
+    script.receive(lease_ms=10)
+    script.wait(10)
+    script.receive(lease_ms=10)
+    assert script.fold.dying(10) == []
+    script.wait(10)
+    assert script.receive() == []
+    (dying,) = script.fold.dying(10)
+    assert (dying.offset, dying.reason, dying.history) == (0, "", (2, 1_000_000, 1_000_010))
+    script.fold.dead_letter([0], "used up", now=script.now)
+    assert script.fold.dying(10) == []
+    assert script.fold.counts.dead_lettered == 1
+    assert not script.fold.is_live(0)
+
+
+def test_a_release_of_the_last_attempt_is_its_end_too_whatever_delay_was_asked_for() -> None:
+    script = Script(QueueConfig(max_deliveries=1))
+    script.send(count=1)
+    script.receive()
+    script.release(0, delay_ms=500)
+    assert script.states([0]) == ["dying"]
+
+
+def test_without_a_limit_a_message_is_tried_for_ever() -> None:
+    script = Script(QueueConfig(max_deliveries=None))
+    script.send(count=1)
+    for _ in range(50):
+        assert script.receive(lease_ms=0) == [0]
+    assert script.attempt(0) == 50
+
+
+def test_a_rejected_message_dies_with_its_reason_and_a_restart_remembers_it() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive()
+    script.fold.reject(0, "no such customer", now=script.now)
+    script.restart()
+    assert [dying.reason for dying in script.fold.dying(10)] == ["no such customer"]
+    assert script.receive() == []
+
+
+def test_attempts_survive_a_restart() -> None:
+    script = Script(QueueConfig(max_deliveries=3))
+    script.send(count=1)
+    for _ in range(2):
+        script.receive(lease_ms=10)
+        script.wait(10)
+        script.restart()
+    assert script.attempt(0) == 2
+    script.receive(lease_ms=10)
+    script.restart()
+    script.wait(10)
+    assert script.states([0]) == ["dying"]
+
+
+def test_a_message_whose_time_to_live_is_over_is_not_handed_out_and_waits_to_be_counted() -> None:
+    script = Script()
+    script.send(Properties(expires_ms=1_000_050), Properties())
+    script.wait(49)
+    assert script.fold.expired(10) == []
+    assert script.fold.next_event().wall_ms == 1_000_050
+    script.wait(1)
+    assert script.receive() == [1]
+    assert script.fold.expired(10) == [0]
+    found = facts(script.fold, 0)
+    assert found is not None
+    assert found.reason == OVERDUE_REASON
+    script.fold.expire([0], now=script.now)
+    assert script.fold.counts.expired == 1
+    assert script.fold.expired(10) == []
+
+
+def test_whoever_holds_a_message_when_its_time_to_live_ends_may_finish() -> None:
+    script = Script()
+    script.send(*[Properties(expires_ms=1_000_050)] * 2)
+    script.receive(lease_ms=100)
+    script.wait(60)
+    assert script.fold.expired(10) == []
+    script.acknowledge(0)
+    script.wait(40)
+    assert script.fold.expired(10) == [1]
+    assert script.receive() == []
+
+
+def test_a_delayed_message_may_expire_before_it_is_due() -> None:
+    script = Script()
+    script.send(Properties(due_ms=1_000_100, expires_ms=1_000_050))
+    script.wait(200)
+    assert script.receive() == []
+    assert script.fold.expired(10) == [0]
+    assert script.fold.delayed_count == 0
+
+
+def test_the_queue_s_time_to_live_is_for_messages_that_say_nothing() -> None:
+    script = Script(QueueConfig(ttl_ms=100))
+    script.send(count=2)
+    script.send(Properties(expires_ms=1_000_500), Properties())
+    script.wait(100)
+    assert script.fold.expired(10) == [0, 1, 3]
+    assert script.receive() == [2]
+
+
+def test_an_expired_message_may_be_dead_lettered_instead() -> None:
+    script = Script(QueueConfig(ttl_ms=100))
+    script.send(count=1)
+    script.wait(100)
+    script.fold.dead_letter(script.fold.expired(1), OVERDUE_REASON, now=script.now)
+    assert script.fold.counts.dead_lettered == 1
+    assert script.fold.expired(1) == []
+
+
+def test_purge_drops_everything_up_to_now_in_any_state() -> None:
+    script = Script(QueueConfig(max_deliveries=1))
+    script.send(Properties(due_ms=2_000_000, priority=3), Properties(), Properties(), Properties(expires_ms=1_000_020))
+    assert script.receive(1, lease_ms=10) == [1]
+    script.wait(10)
+    assert script.receive(1) == [2]
+    script.wait(10)
+    assert script.states(range(4)) == ["delayed", "dying", "leased", "dying"]
+    script.send(count=2)
+    script.fold.purge(4, now=script.now)
+    assert script.states(range(6)) == [None] * 4 + ["visible"] * 2
+    assert script.fold.counts.purged == 4
+    assert script.fold.next_event() == (None, None)
+    assert script.receive() == [4, 5]
+
+
+def test_retention_and_a_raised_log_start_are_counted_as_expired() -> None:
+    script = Script()
+    script.send(count=6)
+    script.receive(1)
+    script.fold.expire_below(2, now=script.now)
+    assert script.fold.counts.expired == 2
+    assert script.fold.raise_start(4) == 2
+    assert script.fold.raise_start(4) == 0
+    assert script.fold.counts.expired == 4
+    assert script.fold.floor == 4
+    assert script.receive() == [4, 5]
+
+
+def test_a_full_queue_drops_its_oldest_which_nobody_holds() -> None:
+    script = Script()
+    script.send(count=4)
+    script.receive(1)
+    oldest = script.fold.oldest(2)
+    assert oldest == [1, 2]
+    script.fold.drop(oldest, now=script.now)
+    assert script.fold.counts.dropped == 2
+    assert script.receive() == [3]
+
+
+def test_moved_messages_are_counted_with_the_dead_letters() -> None:
+    script = Script()
+    script.send(count=2)
+    script.fold.move([0], now=script.now)
+    assert script.fold.counts.dead_lettered == 1
+    assert script.receive() == [1]
+
+
+def test_the_log_cleaner_can_ask_what_is_live() -> None:
+    script = Script()
+    script.send(count=10)
+    script.acknowledge(*script.receive(5))
+    script.fold.reach(20)
+    assert (script.fold.floor, script.fold.end_offset) == (5, 20)
+    assert script.fold.live_in(3, 8) == 3
+    assert list(script.fold.live_offsets(3, 8)) == [5, 6, 7]
+    script.acknowledge(*script.receive(5))
+    assert script.fold.floor == 20
+
+
+def test_named_readers_are_remembered_and_removed() -> None:
+    script = Script()
+    script.fold.move_reader("spark", 17, now=script.now)
+    script.fold.move_reader("mirror", 3, now=script.now)
+    script.fold.move_reader("mirror", 4, now=script.now)
+    script.restart()
+    assert script.fold.readers == {"spark": 17, "mirror": 4}
+    script.fold.remove_reader("spark", now=script.now)
+    script.fold.remove_reader("nobody", now=script.now)
+    assert script.fold.readers == {"mirror": 4}

@@ -1,0 +1,206 @@
+"""Leases: who holds a message, until when, and what a receipt is good for."""
+
+import pytest
+from tests.folds.queue.script import Script
+
+from headrace.folds.queue.arrival import Properties
+from headrace.folds.queue.instant import Instant
+from headrace.model.errors import InvalidRequestError, StaleReceiptError, TooManyLeasedError
+from headrace.model.queue import LEASE_MS_MAX, Backoff, QueueConfig
+
+
+def test_messages_are_handed_out_in_order_of_offset_and_once() -> None:
+    script = Script()
+    script.send(count=5)
+    assert script.receive(2) == [0, 1]
+    assert script.receive(2) == [2, 3]
+    assert script.receive(2) == [4]
+    assert script.receive(2) == []
+
+
+def test_a_higher_priority_goes_first_and_comes_back_to_its_place() -> None:
+    script = Script()
+    script.send(Properties(), Properties(priority=0), Properties(priority=9), Properties(priority=9))
+    assert script.receive(3) == [2, 3, 0]
+    script.release(3)
+    assert script.receive() == [3, 1]
+
+
+def test_message_reappears_when_its_lease_expires_and_counts_the_attempt() -> None:
+    script = Script()
+    script.send(count=2)
+    assert script.receive(1, lease_ms=100) == [0]
+    script.wait(99)
+    assert script.receive(1, lease_ms=100) == [1]
+    script.wait(1)
+    assert script.receive(1) == [0]
+    assert script.attempt(0) == 2
+    assert script.fold.history(0).first_ms == 1_000_000
+    assert script.fold.history(0).last_ms == 1_000_100
+
+
+def test_nothing_is_handed_out_above_the_high_watermark() -> None:
+    script = Script()
+    script.send(count=3)
+    script.send(Properties(priority=9))
+    assert script.receive(10, upto=2) == [0, 1]
+    assert not script.fold.has_visible(2)
+    assert script.fold.has_visible(3)
+    assert script.receive(10, upto=4) == [3, 2]
+
+
+def test_a_lease_of_no_length_is_an_attempt_and_over_at_once() -> None:
+    script = Script()
+    script.send(count=1)
+    assert script.receive(lease_ms=0) == [0]
+    assert script.receive(lease_ms=0) == [0]
+    assert script.attempt(0) == 2
+
+
+def test_extension_counts_from_the_call() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=100)
+    script.wait(60)
+    script.fold.extend([0], 100, now=script.now)
+    script.wait(99)
+    assert script.receive() == []
+    script.wait(1)
+    assert script.receive() == [0]
+
+
+def test_an_extension_may_also_shorten_a_lease() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=10_000)
+    script.fold.extend([0], 50, now=script.now)
+    assert script.fold.next_event().lease_ms == 50
+    script.wait(50)
+    assert script.receive() == [0]
+
+
+def test_an_extension_beyond_twelve_hours_in_total_is_refused_and_changes_nothing() -> None:
+    script = Script()
+    script.send(count=2)
+    script.receive(1, lease_ms=1000)
+    script.wait(600)
+    assert script.receive(1, lease_ms=1000) == [1]
+    with pytest.raises(InvalidRequestError, match="in total"):
+        script.fold.extend([1, 0], LEASE_MS_MAX - 599, now=script.now)
+    assert script.fold.next_event().lease_ms == 1000
+    script.fold.extend([0], LEASE_MS_MAX - 600, now=script.now)
+    script.fold.extend([1], LEASE_MS_MAX, now=script.now)
+
+
+def test_a_released_message_is_visible_at_once_or_after_the_delay_that_was_asked_for() -> None:
+    script = Script()
+    script.send(count=2)
+    script.receive()
+    script.release(0)
+    script.release(1, delay_ms=70)
+    assert script.states([0, 1]) == ["visible", "delayed"]
+    assert script.fold.next_event().wall_ms == 1_000_070
+    script.wait(70)
+    assert script.receive() == [0, 1]
+
+
+def test_expired_and_released_leases_rest_for_the_back_off_which_doubles() -> None:
+    script = Script(QueueConfig(backoff=Backoff(first_ms=100, last_ms=250)))
+    script.send(count=2)
+    script.receive(lease_ms=10)
+    script.release(1)
+    script.wait(100)
+    assert script.receive(lease_ms=10) == [1]  # released at 0
+    script.wait(10)
+    assert script.receive(lease_ms=10) == [0]  # expired at 10
+    script.wait(1000)
+    script.receive(lease_ms=10)
+    assert [script.attempt(offset) for offset in (0, 1)] == [3, 3]
+    script.wait(10)
+    script.wait(249)
+    assert script.receive() == []
+    script.wait(1)
+    assert script.receive() == [0, 1]
+
+
+def test_a_stale_receipt_is_refused_and_says_what_happened() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=100)
+    script.fold.check(0, 1, now=script.now)
+    script.wait(100)
+    with pytest.raises(StaleReceiptError, match="is over"):
+        script.fold.check(0, 1, now=script.now)
+    script.receive()
+    with pytest.raises(StaleReceiptError, match="leased again, attempt 2"):
+        script.fold.check(0, 1, now=script.now)
+    script.fold.check(0, 2, now=script.now)
+    script.acknowledge(0)
+    with pytest.raises(StaleReceiptError, match="gone"):
+        script.fold.check(0, 2, now=script.now)
+
+
+def test_a_receipt_is_refused_at_its_lease_end_even_if_nobody_let_time_pass_before() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=100)
+    with pytest.raises(StaleReceiptError):
+        script.fold.check(0, 1, now=Instant(100, 1_000_000))
+
+
+def test_no_more_messages_are_leased_than_the_queue_allows() -> None:
+    script = Script(QueueConfig(leased_max=3))
+    script.send(count=5)
+    assert script.receive(10) == [0, 1, 2]
+    with pytest.raises(TooManyLeasedError, match="leased_max"):
+        script.receive(1)
+    script.acknowledge(1)
+    assert script.receive(10) == [3]
+
+
+def test_at_most_once_is_acknowledged_when_it_is_handed_out() -> None:
+    script = Script()
+    script.send(count=3)
+    assert script.take(2) == [0, 1]
+    assert script.fold.counts.acknowledged == 2
+    assert script.fold.leased_count == 0
+    assert script.take(2) == [2]
+    assert script.take(2) == []
+
+
+def test_lease_time_does_not_pass_while_nobody_leads() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=100)
+    script.wait(40)
+    script.restart()
+    # A day later by the wall clock; the lease clock goes on where it was.
+    script.now = Instant(script.fold.last_lease_ms, script.now.wall_ms + 86_400_000)
+    assert script.receive() == []
+    script.wait(59)
+    assert script.receive() == []
+    script.wait(1)
+    assert script.receive() == [0]
+
+
+def test_a_wall_clock_that_jumps_neither_ends_nor_prolongs_a_lease() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=100)
+    script.now = script.now._replace(wall_ms=script.now.wall_ms + 3_600_000)
+    assert script.receive() == []
+    script.now = Instant(100, 5)
+    assert script.receive() == [0]
+
+
+def test_the_next_event_is_the_first_end_of_a_lease_that_is_still_held() -> None:
+    script = Script()
+    script.send(count=3)
+    script.receive(1, lease_ms=100)
+    script.receive(1, lease_ms=200)
+    script.acknowledge(0)
+    assert script.fold.next_event() == (200, None)
+    script.fold.extend([1], 500, now=script.now)
+    assert script.fold.next_event() == (500, None)
+    script.acknowledge(1)
+    assert script.fold.next_event() == (None, None)
