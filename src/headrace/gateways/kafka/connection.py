@@ -26,9 +26,9 @@ from functools import partial
 from typing import Any, cast
 
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred
+from headrace.gateways.kafka.outbox import Outbox
+from headrace.gateways.kafka.partial_frame import PartialFrame
 from headrace.gateways.kafka.shared import Shared
-from headrace.host.memory import unfilled_buffer
-from headrace.model.batch import Buffer
 
 _LOGGER = logging.getLogger(__name__)
 _LENGTH = struct.Struct(">i")
@@ -45,21 +45,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._limits = shared.limits
         # Becomes the smaller limit until authentication, once there is authentication.
         self._frame_bytes_max = shared.limits.frame_bytes_max
-        self._transport: asyncio.Transport | None = None
+        # Both from connection_made on, which comes before anything else.
+        self._transport: asyncio.Transport
+        self._outbox: Outbox
         self.peer = "?"
-        # What is read and not whole: the first bytes of a length, or a frame and how much of it has arrived.
+        # What is read and not whole: the first bytes of a length, or of a frame.
         self._prefix = b""
-        self._frame: bytearray | None = None
-        self._frame_size = 0
-        self._have = 0
+        self._frame: PartialFrame | None = None
         self._stash: bytearray | None = None
         # Requests without an answer, in order, and the bytes of their frames.
         self._slots: deque[Deferred] = deque()
         self._in_flight_bytes = 0
         self._tasks: set[asyncio.Task[Answer]] = set()
-        self._out: list[Buffer] = []
-        self._out_bytes = 0
-        self._written_bytes = 0
         self._held_back = False
         self._writing_paused = False
         self._draining = False
@@ -67,8 +64,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Times of the coarse clock.
         self._last_ms = shared.now_ms
         self._frame_since_ms = 0
-        self._write_mark_ms = 0
-        self._write_mark_bytes = 0
         self._closing_since_ms: int | None = None
         self._finishing = False
 
@@ -83,6 +78,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # uvloop's transports do not inherit from asyncio's.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
+        self._outbox = Outbox(transport, self._shared.counters)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         counters = self._shared.counters
@@ -114,7 +110,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._frame is not None:
-            return memoryview(self._frame)[self._have :]
+            return self._frame.rest()
         prefix = self._prefix
         if not prefix:
             return self._shared.receive_view
@@ -128,27 +124,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._last_ms = shared.now_ms
         if self._closed or self._draining:
             return
-        if self._frame is None:
+        frame = self._frame
+        if frame is None:
             end = size + len(self._prefix)
             self._prefix = b""
             self._parse(shared.receive_buffer, end)
         else:
-            self._have += size
-            if self._have == self._frame_size:
-                frame, self._frame = self._frame, None
-                self._dispatch(frame)
+            frame.have += size
+            if frame.have == frame.size:
+                self._frame = None
+                self._dispatch(frame.buffer)
                 # Given back only now, so that nobody takes this memory before the dispatched frame is charged.
-                self._shared.budget.give(len(frame))
-                self._shared.budget.end_frame(self._go_on)
-            elif self._have == len(self._frame):
-                self._grow()
+                frame.release()
+            elif frame.is_full and not frame.grow():
+                self._hold_back()
         self._flush()
         if not self._held_back and self._must_hold_back():
             self._hold_back()
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        self._mark_writing()
+        self._outbox.mark(self._shared.now_ms)
 
     def resume_writing(self) -> None:
         self._writing_paused = False
@@ -161,7 +157,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         position = 0
         count = 0
         while end - position >= 4:
-            if count and (count >= REQUESTS_A_TURN or self._out_bytes >= self._limits.write_pause_bytes):
+            if count and (count >= REQUESTS_A_TURN or self._outbox.size >= self._limits.write_pause_bytes):
                 self._flush()
                 self._stash = data[position:end]
                 self._hold_back()
@@ -178,7 +174,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return
             position += 4
             if end - position < size:
-                self._begin_frame(size, memoryview(data)[position:end])
+                self._frame = PartialFrame(
+                    size,
+                    memoryview(data)[position:end],
+                    ahead_bytes=self._limits.frame_ahead_bytes,
+                    budget=self._shared.budget,
+                    wake=self._go_on,
+                )
+                self._frame_since_ms = self._shared.now_ms
                 return
             self._dispatch(data[position : position + size])
             position += size
@@ -189,36 +192,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._prefix = bytes(data[position:end])
             self._frame_since_ms = self._shared.now_ms
 
-    def _begin_frame(self, size: int, start: memoryview) -> None:
-        allocated = min(size, max(self._limits.frame_ahead_bytes, 2 * len(start)))
-        frame = unfilled_buffer(allocated)
-        frame[: len(start)] = start
-        self._frame = frame
-        self._frame_size = size
-        self._have = len(start)
-        self._frame_since_ms = self._shared.now_ms
-        self._shared.budget.take(allocated)
-
-    def _grow(self) -> bool:
-        """Make room for more of the frame. False if the node has no memory for it now; then reading waits."""
-        assert self._frame is not None
-        allocated = len(self._frame)
-        wanted = min(self._frame_size, 2 * allocated)
-        if not self._shared.budget.try_grow(wanted - allocated, self._go_on):
-            self._hold_back()
-            return False
-        # A new buffer, because the event loop may still hold a view of the old one.
-        frame = unfilled_buffer(wanted)
-        frame[:allocated] = self._frame
-        self._frame = frame
-        return True
-
     def _drop_partial_frame(self) -> None:
         if self._frame is not None:
-            size = len(self._frame)
-            self._frame = None
-            self._shared.budget.give(size)
-            self._shared.budget.end_frame(self._go_on)
+            frame, self._frame = self._frame, None
+            frame.release()
 
     def _must_hold_back(self) -> bool:
         limits = self._limits
@@ -234,7 +211,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._frame is None and self._shared.budget.exhausted
 
     def _hold_back(self) -> None:
-        if self._closed or self._transport is None:
+        if self._closed:
             return
         if self._lacks_memory():
             self._shared.budget.wait(self._go_on)
@@ -244,13 +221,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Read again, if what held the connection back is over; first comes what was read already."""
-        if not self._held_back or self._closed or self._draining or self._transport is None:
+        if not self._held_back or self._closed or self._draining:
             return
         if self._must_hold_back():
             if self._lacks_memory():
                 self._shared.budget.wait(self._go_on)
             return
-        if self._frame is not None and self._have == len(self._frame) and not self._grow():
+        if self._frame is not None and self._frame.is_full and not self._frame.grow():
             return
         # The peer was not read, so its frame's time begins anew.
         self._last_ms = self._frame_since_ms = self._shared.now_ms
@@ -285,7 +262,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if self._slots:
                 self._await_answer(Deferred(), len(frame)).finish(reply)
             elif reply:
-                self._put(reply)
+                self._outbox.put(reply)
         else:
             slot = self._await_answer(Deferred(), len(frame))
             slot.then(self._finish)
@@ -335,7 +312,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _answer_front(self) -> None:
         """Put every answer that has nothing unfinished ahead of it."""
-        slots = self._slots
+        slots, outbox = self._slots, self._outbox
         done_bytes = 0
         refusal: CloseConnectionError | None = None
         while slots and slots[0].done and refusal is None:
@@ -345,7 +322,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if isinstance(outcome, CloseConnectionError):
                 refusal = outcome
             elif outcome:
-                self._put(outcome)
+                outbox.put(outcome)
         self._in_flight_bytes -= done_bytes
         self._shared.budget.give(done_bytes)
         if refusal is not None:
@@ -357,28 +334,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._flush()
             self._close_transport()
 
-    def _put(self, buffers: list[Buffer]) -> None:
-        self._out += buffers
-        for buffer in buffers:
-            self._out_bytes += len(buffer)
-
     def _flush(self) -> None:
-        out = self._out
-        if not out or self._transport is None:
-            return
-        size = self._out_bytes
-        self._out = []
-        self._out_bytes = 0
         if self._closed:
             return
-        self._shared.counters.bytes_out += size
-        self._written_bytes += size
-        if len(out) == 1:
-            self._transport.write(out[0])
-        else:
-            self._transport.writelines(out)
-        if self._writing_paused and self._transport.get_write_buffer_size() > self._limits.write_buffer_bytes_max:
-            self.close_for("answers not taken", buffered_bytes=self._transport.get_write_buffer_size())
+        self._outbox.flush()
+        if self._writing_paused and self._outbox.untaken_bytes > self._limits.write_buffer_bytes_max:
+            self.close_for("answers not taken", buffered_bytes=self._outbox.untaken_bytes)
 
     # Deadlines and ends.
 
@@ -395,29 +356,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
         reading = not self._held_back or (self._frame is not None and not self._slots and not self._writing_paused)
         if (self._frame is not None or self._prefix) and reading:
             if now_ms - self._frame_since_ms >= limits.frame_deadline_ms:
-                self.close_for("frame not complete in time", have_bytes=self._have, frame_bytes=self._frame_size)
+                have, size = (0, 0) if self._frame is None else (self._frame.have, self._frame.size)
+                self.close_for("frame not complete in time", have_bytes=have, frame_bytes=size)
         elif self._writing_paused:
-            if now_ms - self._write_mark_ms >= limits.write_deadline_ms:
-                taken = self._taken_bytes() - self._write_mark_bytes
+            if self._outbox.since_mark_ms(now_ms) >= limits.write_deadline_ms:
+                taken = self._outbox.taken_bytes
                 if taken < limits.write_progress_bytes_min:
                     self.close_for("answers not taken", taken_bytes=taken, deadline_ms=limits.write_deadline_ms)
                 else:
-                    self._mark_writing()
+                    self._outbox.mark(now_ms)
         elif not self._slots and now_ms - self._last_ms >= limits.connection_idle_ms_max:
             _LOGGER.debug("idle Kafka connection closed", extra={"peer": self.peer})
             self._close_transport()
 
-    def _taken_bytes(self) -> int:
-        assert self._transport is not None
-        return self._written_bytes - self._transport.get_write_buffer_size()
-
-    def _mark_writing(self) -> None:
-        self._write_mark_ms = self._shared.now_ms
-        self._write_mark_bytes = self._taken_bytes()
-
     def drain(self) -> None:
         """The node stops: no further request is read, those that are dispatched are answered, then it closes."""
-        if self._closed or self._draining or self._transport is None:
+        if self._closed or self._draining:
             return
         self._draining = True
         self._stash = None
@@ -445,8 +399,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._release_finished_slots()
         self._drop_partial_frame()
         self._stash = None
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def _release_finished_slots(self) -> None:
         """Memory of requests that are finished and now will not be answered; the unfinished give theirs in _finish."""
@@ -459,5 +412,4 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._closed = True
         self._release_finished_slots()
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
