@@ -126,7 +126,8 @@ class Node:
 
     def abandon(self) -> None:
         self._follow.cancel()
-        for task in [*self.logs._tasks, *self.queues._tasks]:
+        self.queues.abandon()
+        for task in list(self.logs._tasks):
             task.cancel()
 
     async def make(self, name: str = "t", partitions: int = 1, **overrides: str) -> Partition:

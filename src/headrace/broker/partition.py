@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.broker.intake import check_records
 from headrace.broker.promise import Promise
+from headrace.broker.times import TimeLookup
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
 from headrace.host.clock import Clock
 from headrace.log import snapshots
@@ -27,7 +28,6 @@ from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.replay import replay_headers
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import BatchHeader
 from headrace.model.errors import (
     CorruptLogError,
     DiskFullError,
@@ -40,7 +40,6 @@ from headrace.model.errors import (
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import Durability, TimestampType, TopicConfig
-from headrace.wire.kafka.records import decode_batch
 
 _logger = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ class Promised(NamedTuple):
     answer: Appended
 
 
-class Partition:
+class Partition(TimeLookup):
     def __init__(self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch) -> None:
         self.id: PartitionId = log.id
         self.log = log
@@ -367,34 +366,6 @@ class Partition:
             return epoch, self.end_offset
         known, end = self.log.epochs.end_of(epoch, self.end_offset)
         return known, max(end, self.start_offset) if end >= 0 else end
-
-    async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
-        """The first committed message at or after a time, with its own time."""
-        offset = self.start_offset
-        while True:
-            reads = self.log.find_time(timestamp_ms, upto=self.high_watermark, from_offset=offset)
-            located = await self._store.read(reads)
-            if located is None:
-                return None
-            found = await self._first_record(located.header, timestamp_ms)
-            if found is not None:
-                return found
-            # The batch's largest time is that of a deleted message, or a client's claim.
-            offset = located.header.next_offset
-
-    async def max_timestamp(self) -> tuple[Offset, int]:
-        """The message with the largest timestamp; offset -1 in an empty log."""
-        largest_ms = await self._store.read(self.log.max_timestamp_ms())
-        found = await self.offset_for_time(largest_ms) if largest_ms >= 0 else None
-        return found or (Offset(-1), -1)
-
-    async def _first_record(self, header: BatchHeader, timestamp_ms: int) -> tuple[Offset, int] | None:
-        offset = max(Offset(header.base_offset), self.start_offset)
-        found = await self._store.read(self.log.read(offset, bytes_max=0, upto=header.next_offset))
-        for record in decode_batch(found.data):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset:
-                return Offset(record.offset), record.timestamp_ms
-        return None
 
     async def delete_records(self, before: Offset) -> Offset:
         """Drop everything below an offset, -1 for everything committed. Durable when this returns."""

@@ -300,3 +300,9 @@ class UnknownRedriveError(HeadraceError):
     """No redrive has this id, or it is over."""
 
     code = "unknown_redrive"
+
+
+class UnknownReaderError(HeadraceError):
+    """No reader of this name is registered."""
+
+    code = "unknown_reader"

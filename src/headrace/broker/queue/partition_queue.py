@@ -67,7 +67,7 @@ class PartitionQueue:
         clock: Clock,
         cache: CacheView,
         on_visible: Callable[[], None],
-        on_dying: Callable[["PartitionQueue"], None],
+        on_dying: Callable[[], None],
     ) -> None:
         self.id = id
         self.partition = partition
@@ -304,7 +304,7 @@ class PartitionQueue:
         """Write what the fold has decided, and see what follows from it."""
         self._write(op, told)
         if self.fold.dying_reasons:
-            self._on_dying(self)
+            self._on_dying()
         self._on_visible()
 
     # The queue's owner.
@@ -412,10 +412,10 @@ class PartitionQueue:
         self.fold.advance(now)
         if expired := self.fold.expired(_EXPIRE_COUNT):
             if self.fold.config.dead_letter_expired:
-                self._on_dying(self)
+                self._on_dying()
             else:
                 self._write(self.fold.expire(tuple(expired), now=now))
         if self.fold.dying_reasons:
-            self._on_dying(self)
+            self._on_dying()
         self._on_visible()
         self._arm()

@@ -5,9 +5,7 @@ topic's; what is added here is the fold over each partition (`partition_queue.py
 (`live_queue.py`), and what goes on behind: dead letters (`mover.py`), redrives (`redrive.py`), retention (`keeper.py`).
 """
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,11 +14,11 @@ from headrace.broker.promise import Promise
 from headrace.broker.queue.browse import browse, explain
 from headrace.broker.queue.cache import MessageCache
 from headrace.broker.queue.config import QueuesConfig
+from headrace.broker.queue.counts import counts_of
 from headrace.broker.queue.keeper import Keeper
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader
 from headrace.broker.queue.mover import Mover
-from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import (
     DEFAULTS,
     EVERYTHING,
@@ -28,7 +26,6 @@ from headrace.broker.queue.port import (
     Explanation,
     Extension,
     MessageState,
-    QueueCounts,
     QueueDescription,
     Reader,
     Redrive,
@@ -36,12 +33,13 @@ from headrace.broker.queue.port import (
     Rejection,
     Release,
 )
-from headrace.broker.queue.receipt import Signer
+from headrace.broker.queue.readers import list_readers, move_reader, remove_reader
 from headrace.broker.queue.receive import PendingReceive
 from headrace.broker.queue.redrive import Redriver
-from headrace.broker.queue.replay import restore_fold
-from headrace.broker.queue.steady import FoldClock, SteadyClock
-from headrace.cluster.catalog import Catalog, CatalogChange, QueueChanged, QueueDeleted, TopicChanged
+from headrace.broker.queue.registry import Registry
+from headrace.broker.queue.steady import SteadyClock
+from headrace.broker.queue.tasks import Tasks
+from headrace.cluster.catalog import Catalog
 from headrace.cluster.queue_admin import QueueAdmin
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -55,14 +53,11 @@ from headrace.model.errors import (
     ShuttingDownError,
     TopicExistsError,
     UnknownQueueError,
-    UnknownTopicError,
 )
 from headrace.model.message import Message, Sent
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.queue import Queue, QueueConfig, check_queue_config
 from headrace.model.topic import UNLIMITED
-
-_logger = logging.getLogger(__name__)
 
 # The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
 # A message of 1 MiB, which SQS allows, goes in with its headers and envelope.
@@ -90,78 +85,66 @@ class NodeQueues:
         self._broker = broker
         self._admin = admin
         self._catalog = catalog
-        self._logs = logs
         self._clock = clock
-        self._steady = SteadyClock(clock)
-        self._threads = threads
-        self._live: dict[str, LiveQueue] = {}
-        self._opening: dict[str, asyncio.Task[LiveQueue]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._failure: asyncio.Future[None] | None = None
-        self._receipt_key = b""
+        self._tasks = Tasks()
+        steady = SteadyClock(clock)
+        spawn = self._tasks.spawn
         self._cache = MessageCache(bytes_max=config.cache_bytes)
-        self._loader = Loader(store=logs, spawn=self._spawn)
-        self._mover = Mover(loader=self._loader, clock=clock, rand=rand, spawn=self._spawn, send=self._send_moved)
+        self._loader = Loader(store=logs, spawn=spawn)
+        self._mover = Mover(loader=self._loader, clock=clock, rand=rand, spawn=spawn, send=self._send_moved)
         self._redriver = Redriver(
             loader=self._loader,
             clock=clock,
             rand=rand,
-            wall_ms=self._steady.wall_ms,
-            spawn=self._spawn,
-            find=self._live.get,
+            wall_ms=steady.wall_ms,
+            spawn=spawn,
+            find=lambda name: self._live.get(name),
             send=self._send_moved,
             save=admin.save_redrives,
         )
-        self._keeper = Keeper(loader=self._loader, wall_ms=self._steady.wall_ms)
+        self._keeper = Keeper(loader=self._loader, wall_ms=steady.wall_ms)
+        self._live = Registry(
+            broker=broker,
+            catalog=catalog,
+            logs=logs,
+            clock=clock,
+            steady=steady,
+            threads=threads,
+            tasks=self._tasks,
+            cache=self._cache,
+            loader=self._loader,
+            on_dying=self._mover.notice,
+            on_deleted=self._redriver.forget,
+        )
 
     # Start and stop.
 
     async def start(self) -> None:
         """Bring every queue's state up to the end of its log, and go on with what was begun."""
-        self._failure = asyncio.get_running_loop().create_future()
-        self._receipt_key = await self._admin.receipt_key()
-        for name in list(self._catalog.queues):
-            with suppress(UnknownTopicError):  # its partitions could not be opened; the node says so elsewhere
-                await self._open(name)
-        self._catalog.on_change(self._changed)
+        await self._live.start(await self._admin.receipt_key())
         self._redriver.resume(await self._admin.redrives())
-        self._spawn(self._keep_always())
+        self._tasks.spawn(self._keep_always())
 
     async def wait_failed(self) -> None:
-        """Wait for ever, or until one of the tasks here dies, which no rule expects (failure row 41)."""
-        assert self._failure is not None
-        await asyncio.shield(self._failure)
+        await self._tasks.wait_failed()
 
     def send_home(self) -> None:
         """Tell everybody who waits for a message that none will come."""
         error = ShuttingDownError("the node is stopping; reconnect and retry")
-        for live in self._live.values():
+        for live in self._live:
             live.end(error)
 
     async def stop(self) -> None:
         """End what goes on behind. What was decided is written with each partition's last turn."""
         self.send_home()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for live in self._live.values():
+        await self._tasks.stop()
+        for live in self._live:
             for partition in live.partitions:
                 partition.write_now()
 
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-        return task
-
-    def _task_done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None or isinstance(error, HeadraceError):
-            return
-        _logger.critical("a task of the queues died", exc_info=error)
-        if self._failure is not None and not self._failure.done():
-            self._failure.set_exception(error)
+    def abandon(self) -> None:
+        """Stop without a word, as a killed process does."""
+        self._tasks.cancel()
 
     # Messages.
 
@@ -170,8 +153,8 @@ class NodeQueues:
     ) -> Promise[list[Sent | HeadraceError]]:
         live = self._live.get(queue)
         if live is not None:
-            return live.send(messages, request_id=request_id)
-        return self._later(self._ensure_live(queue), lambda live: live.send(messages, request_id=request_id))
+            return live.sending.send(messages, request_id=request_id)
+        return self._later(self._ensure_live(queue), lambda live: live.sending.send(messages, request_id=request_id))
 
     def receive(
         self,
@@ -185,7 +168,7 @@ class NodeQueues:
         live = self._live.get(queue)
         if live is None:
             receive = PendingReceive(count_max=count_max, lease_ms=0, attempt_id=None)
-            receive.fail(_unknown(queue))
+            receive.fail(self._live.missing(queue))
             return receive
         return live.receive(
             count_max=min(count_max, self.config.receive_count_max),
@@ -195,23 +178,23 @@ class NodeQueues:
         )
 
     def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.acknowledge(receipts))
+        return self._with(queue, lambda live: live.leases.acknowledge(receipts))
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.extend(extensions))
+        return self._with(queue, lambda live: live.leases.extend(extensions))
 
     def release(self, queue: str, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.release(releases))
+        return self._with(queue, lambda live: live.leases.release(releases))
 
     def reject(self, queue: str, rejections: Sequence[Rejection]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.reject(rejections))
+        return self._with(queue, lambda live: live.leases.reject(rejections))
 
     def _with(self, queue: str, call: Callable[[LiveQueue], Promise[T]]) -> Promise[T]:
         live = self._live.get(queue)
         if live is not None:
             return call(live)
         promise: Promise[T] = Promise()
-        promise.fail(_unknown(queue))
+        promise.fail(self._live.missing(queue))
         return promise
 
     def _later(self, live: Awaitable[LiveQueue], call: Callable[[LiveQueue], Promise[T]]) -> Promise[T]:
@@ -228,7 +211,7 @@ class NodeQueues:
             else:
                 promise.keep(result)
 
-        self._spawn(go())
+        self._tasks.spawn(go())
         return promise
 
     async def _send_moved(self, queue: str, messages: Sequence[Message]) -> list[Sent | HeadraceError]:
@@ -238,28 +221,25 @@ class NodeQueues:
             if queue not in self._catalog.queues:
                 with suppress(QueueExistsError):
                     await self.create(queue, QueueConfig(max_deliveries=None))
-            live = await self._open(queue)
-        return await live.send_moved(messages)
+            live = await self._live.open(queue)
+        return await live.sending.send_moved(messages)
 
     # Queues.
 
     def find(self, name: str) -> Queue:
-        queue = self._catalog.queues.get(name)
-        if queue is None:
-            raise _unknown(name)
-        return queue
+        return self._live.queue(name)
 
     def names(self, prefix: str = "") -> Sequence[str]:
         return sorted(name for name in self._catalog.queues if name.startswith(prefix))
 
     def describe(self, name: str) -> QueueDescription:
-        queue, live = self.find(name), self._find_live(name)
+        queue, live = self.find(name), self._live.find(name)
         topic = self._broker.topic(queue.topic_id)
         return QueueDescription(
             queue=queue,
             partition_count=topic.partition_count,
             durability=topic.config.durability.value,
-            counts=_counts(live),
+            counts=counts_of(live),
         )
 
     async def create(
@@ -299,7 +279,7 @@ class NodeQueues:
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
             raise QueueExistsError(f"queue {name} is being created or deleted; retry") from None
-        await self._open(name)
+        await self._live.open(name)
         return self.find(name)
 
     async def ensure(self, name: str) -> Queue:
@@ -308,7 +288,7 @@ class NodeQueues:
     async def _ensure_live(self, name: str) -> LiveQueue:
         if name not in self._catalog.queues:
             check_topic_name(name)
-            if name in self._catalog.topics and name not in self._opening:
+            if name in self._catalog.topics:
                 await self._broker.settled(name)
             if name not in self._catalog.queues:
                 if name in self._catalog.topics:
@@ -323,13 +303,13 @@ class NodeQueues:
                 with suppress(QueueExistsError):  # somebody else was first
                     await self.create(name)
                 await self._broker.settled(name)
-        return await self._open(name)
+        return await self._live.open(name)
 
     async def update(
         self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         queue = await self._admin.change(name, config, notes)
-        live = self._find_live(name)
+        live = self._live.find(name)
         await live.reconfigure(queue)
         return queue
 
@@ -338,17 +318,17 @@ class NodeQueues:
         await self._broker.delete_topic(name)
 
     async def purge(self, name: str) -> int:
-        return await self._find_live(name).purge()
+        return await self._live.find(name).purge()
 
     # Looking.
 
     async def browse(
         self, name: str, *, state: MessageState | None = None, count_max: int = 10, after: str | None = None
     ) -> BrowsePage:
-        return await browse(self._find_live(name), self._loader, state=state, count_max=count_max, after=after)
+        return await browse(self._live.find(name), self._loader, state=state, count_max=count_max, after=after)
 
     async def explain(self, name: str, *, id: str | None = None, key: bytes | None = None) -> Explanation:
-        return explain(self._find_live(name), id=id, key=key)
+        return explain(self._live.find(name), id=id, key=key)
 
     # Dead letters.
 
@@ -364,7 +344,7 @@ class NodeQueues:
         filter: RedriveFilter = EVERYTHING,
         rate_per_second: int | None = None,
     ) -> Redrive:
-        live = self._find_live(name)
+        live = self._live.find(name)
         if target is not None:
             self.find(target)
             if target == name:
@@ -384,15 +364,13 @@ class NodeQueues:
     # Named readers.
 
     async def move_reader(self, name: str, reader: str, positions: Mapping[int, int]) -> Reader:
-        live = self._find_live(name)
-        await live.move_reader(reader, positions)
-        return live.reader(reader)
+        return await move_reader(self._live.find(name), reader, positions)
 
     def readers(self, name: str) -> Sequence[Reader]:
-        return self._find_live(name).readers()
+        return list_readers(self._live.find(name))
 
     async def remove_reader(self, name: str, reader: str) -> None:
-        await self._find_live(name).remove_reader(reader)
+        await remove_reader(self._live.find(name), reader)
 
     # For the node's own figures.
 
@@ -405,100 +383,8 @@ class NodeQueues:
         live = self._live.get(name)
         return 0 if live is None else live.waiting_count
 
-    # Opening and closing.
-
-    def _find_live(self, name: str) -> LiveQueue:
-        live = self._live.get(name)
-        if live is None:
-            raise _unknown(name)
-        return live
-
-    async def _open(self, name: str) -> LiveQueue:
-        """The queue at work; opened once, whoever asks."""
-        live = self._live.get(name)
-        if live is not None:
-            return live
-        task = self._opening.get(name)
-        if task is None:
-            task = self._opening[name] = self._spawn(self._open_now(name))
-            task.add_done_callback(lambda _: self._opening.pop(name, None))
-        return await asyncio.shield(task)
-
-    async def _open_now(self, name: str) -> LiveQueue:
-        queue = self.find(name)
-        live = LiveQueue(
-            queue=queue, signer=Signer(self._receipt_key, queue.id), clock=self._clock, loader=self._loader
-        )
-        await self._open_partitions(live)
-        self._live[name] = live
-        return live
-
-    async def _open_partitions(self, live: LiveQueue) -> None:
-        """Open those partitions that are not open yet: all of them, or those that were added."""
-        topic = self._broker.topic(live.queue.topic_id)
-        for index in range(len(live.partitions), topic.partition_count):
-            partition = self._broker.partition(topic.id, index)
-            fold = await restore_fold(live.queue.id, partition, store=self._logs, threads=self._threads)
-            opened = PartitionQueue(
-                id=live.queue.id,
-                partition=partition,
-                fold=fold,
-                now=FoldClock(self._steady, last_lease_ms=fold.last_lease_ms),
-                clock=self._clock,
-                cache=self._cache.view(),
-                on_visible=live.serve,
-                on_dying=lambda _: self._mover.notice(live),
-            )
-            partition.attach(opened)
-            live.partitions.append(opened)
-            opened.open(live.queue.config)
-
-    def _changed(self, change: CatalogChange) -> None:
-        if isinstance(change, QueueDeleted):
-            live = self._live.pop(change.queue.name, None)
-            if live is not None:
-                self._redriver.forget(change.queue.name)
-                live.end(_unknown(change.queue.name))
-                live.close()
-        elif isinstance(change, QueueChanged):
-            live = self._live.get(change.queue.name)
-            if live is not None:
-                live.queue = change.queue
-        elif isinstance(change, TopicChanged):
-            live = self._live.get(change.topic.name)
-            if live is not None and change.topic.partition_count > len(live.partitions):
-                self._spawn(self._grow(live))
-
-    async def _grow(self, live: LiveQueue) -> None:
-        await self._broker.settled(live.queue.name)
-        with suppress(UnknownTopicError):
-            await self._open_partitions(live)
-
     async def _keep_always(self) -> None:
         while True:
             await self._clock.sleep(self.config.keep_interval_ms)
-            for live in list(self._live.values()):
+            for live in self._live:
                 await self._keeper.keep(live)
-
-
-def _unknown(name: str) -> UnknownQueueError:
-    return UnknownQueueError(f"there is no queue {name}; create it, or check the name")
-
-
-def _counts(live: LiveQueue) -> QueueCounts:
-    folds = [partition.advanced_fold() for partition in live.partitions]
-    counts = [fold.counts for fold in folds]
-    return QueueCounts(
-        visible=sum(fold.visible_count for fold in folds),
-        leased=sum(fold.leased_count for fold in folds),
-        delayed=sum(fold.delayed_count for fold in folds),
-        sent=sum(count.sent for count in counts),
-        acknowledged=sum(count.acknowledged for count in counts),
-        dead_lettered=sum(count.dead_lettered for count in counts),
-        expired=sum(count.expired for count in counts),
-        dropped=sum(count.dropped for count in counts),
-        purged=sum(count.purged for count in counts),
-        deduplicated=sum(partition.duplicate_count for partition in live.partitions),
-        oldest_ms=live.oldest_ms,
-        size_bytes=sum(partition.partition.size_bytes for partition in live.partitions),
-    )

@@ -41,6 +41,7 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.UnknownMessageError: 404,
     errors.RedriveRunningError: 409,
     errors.UnknownRedriveError: 404,
+    errors.UnknownReaderError: 404,
 }
 # Statuses after which a client comes back by itself, if it is told when.
 _RETRY_LATER = frozenset({429, 503, 507})

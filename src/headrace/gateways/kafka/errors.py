@@ -111,6 +111,7 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.UnknownMessageError: ErrorCode.INVALID_RECORD_STATE,
     errors.RedriveRunningError: ErrorCode.INVALID_REQUEST,
     errors.UnknownRedriveError: ErrorCode.INVALID_REQUEST,
+    errors.UnknownReaderError: ErrorCode.INVALID_REQUEST,
 }
 
 

@@ -1,0 +1,49 @@
+"""Named readers by offset: each has a place in every partition, and nothing is dropped before it has read it."""
+
+import re
+from collections.abc import Mapping
+
+from headrace.broker.queue.live_queue import LiveQueue
+from headrace.broker.queue.partition_queue import PartitionQueue, Told
+from headrace.broker.queue.port import Reader
+from headrace.model.errors import InvalidRequestError, UnknownReaderError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+
+
+async def move_reader(live: LiveQueue, name: str, positions: Mapping[int, int]) -> Reader:
+    """Register a reader at the log's start, or move it. Partitions that are not named stay where they are."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequestError("a reader's name has 1 to 100 letters, digits, '.', '_' and '-'")
+    for index, offset in positions.items():
+        if not 0 <= index < len(live.partitions):
+            raise InvalidRequestError(f"queue {live.queue.name} has no partition {index}")
+        end = live.partitions[index].partition.high_watermark
+        if not 0 <= offset <= end:
+            raise InvalidRequestError(f"partition {index} has offsets up to {end}, not {offset}")
+
+    def move(partition: PartitionQueue, told: Told) -> None:
+        known = partition.fold.readers.get(name, partition.partition.start_offset)
+        partition.move_reader(name, positions.get(partition.index, known), told)
+
+    await live.all_partitions(move)
+    return find_reader(live, name)
+
+
+def find_reader(live: LiveQueue, name: str) -> Reader:
+    positions = {
+        partition.index: partition.fold.readers[name] for partition in live.partitions if name in partition.fold.readers
+    }
+    if not positions:
+        raise UnknownReaderError(f"queue {live.queue.name} has no reader {name}")
+    return Reader(name=name, positions=positions)
+
+
+def list_readers(live: LiveQueue) -> list[Reader]:
+    names = {name for partition in live.partitions for name in partition.fold.readers}
+    return [find_reader(live, name) for name in sorted(names)]
+
+
+async def remove_reader(live: LiveQueue, name: str) -> None:
+    find_reader(live, name)
+    await live.all_partitions(lambda partition, told: partition.remove_reader(name, told))
