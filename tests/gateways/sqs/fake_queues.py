@@ -91,7 +91,9 @@ class FakeQueues:
 
     # Messages.
 
-    def send(self, queue: str, messages: Sequence[Message]) -> Promise[list[Sent | HeadraceError]]:
+    def send(
+        self, queue: str, messages: Sequence[Message], *, request_id: str | None = None
+    ) -> Promise[list[Sent | HeadraceError]]:
         shelf = self.shelf(queue)
         return kept([self.send_error or self._send(shelf, message) for message in messages])
 

@@ -53,7 +53,7 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.UnknownMessageError: sqs.NOT_IN_FLIGHT,
     errors.RedriveRunningError: sqs.UNSUPPORTED,
     errors.UnknownRedriveError: sqs.RESOURCE_NOT_FOUND,
-    errors.UnknownReaderError: sqs.INVALID_PARAMETER_VALUE,
+    errors.UnknownReaderError: sqs.INVALID_VALUE,
 }
 
 _FAILURES = {
