@@ -178,6 +178,28 @@ def test_the_messages_of_a_worker_that_was_killed_come_to_another_one(
     assert orders.receive(wait=0) == []
 
 
+def test_a_receiver_that_follows_prints_what_comes_and_ends_with_0_at_ctrl_c(
+    client: headrace.Client, node: RunningNode, queue: str, tmp_path: Path
+) -> None:
+    orders = client.queue(queue)
+    orders.send("first")
+    command = [*HEADRACE, "receive", queue, "--follow", "--http", node.ready["http"]]
+    out = tmp_path / "out"
+    with out.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE, env=clean_environment())
+    try:
+        wait_until(lambda: out.read_text() == "first\n", deadline_s=DEADLINE_S, what="the first is printed")
+        orders.send("second")
+        wait_until(lambda: orders.describe().counts.acknowledged == 2, deadline_s=DEADLINE_S, what="both are done")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, errors) == (0, b"")
+        assert out.read_text() == "first\nsecond\n"
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+
+
 @pytest.mark.parametrize(
     ("handler", "code", "words"),
     [

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.client.fake_node import FakeNode, Fault, fake_node
 
-from headrace.client.errors import ConnectionLostError, PartlySentError, UnreachableError
+from headrace.client.errors import ClosedError, ConnectionLostError, PartlySentError, UnreachableError
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.message import AsyncMessage, Reject, Retry
 from headrace.client.queue.outgoing import OutgoingMessage
@@ -21,7 +21,6 @@ from headrace.model.errors import (
     InvalidRequestError,
     OverloadedError,
     QueueFullError,
-    ShuttingDownError,
     StaleReceiptError,
     TimedOutError,
     UnknownQueueError,
@@ -176,6 +175,20 @@ def test_an_abandoned_receive_lets_go_of_its_connection() -> None:
     run(work)
 
 
+def test_closing_the_client_ends_a_receive_that_waits() -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        node.make("orders")
+        waiting = asyncio.create_task(client.queue("orders").receive(wait=20))
+        await until(lambda: bool(node.of("GET .*/messages")))
+        await client.close()
+        with pytest.raises(ClosedError):
+            await waiting
+        with pytest.raises(ClosedError):
+            await client.queue("orders").receive()
+
+    run(work)
+
+
 def test_a_name_with_any_characters_travels_in_the_path() -> None:
     async def work(client: AsyncClient, node: FakeNode) -> None:
         await client.queue("a b/ü?").send("x")
@@ -249,7 +262,7 @@ def test_a_send_that_is_pending_when_the_client_closes_is_sent() -> None:
         await client.close()
         await sending
         assert len(node.queue("orders").messages) == 2
-        with pytest.raises(ShuttingDownError):
+        with pytest.raises(ClosedError):
             await client.queue("orders").send("too late")
 
     run(work)

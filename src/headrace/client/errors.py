@@ -50,6 +50,12 @@ class ConnectionLostError(TimedOutError):
     code = "connection_lost"
 
 
+class ClosedError(HeadraceError):
+    """The client is closed. Nothing was asked of anybody."""
+
+    code = "closed"
+
+
 class PartlySentError(HeadraceError):
     """Some messages of a `send_many` were not stored. `outcomes` has a place or an error for each, in order."""
 

@@ -70,6 +70,10 @@ class Caller:
     async def connect(self) -> None:
         await self._quick.probe()
 
+    async def drop_idle(self) -> None:
+        await self._quick.drop_idle()
+        await self._waiting.drop_idle()
+
     async def close(self) -> None:
         await self._quick.close()
         await self._waiting.close()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from headrace.client.errors import UnreachableError
+from headrace.client.errors import ClosedError, UnreachableError
 from headrace.client.http.connection import Answer, HttpConnection, connect
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
@@ -34,6 +34,8 @@ class Pool:
         self._answer_bytes_max = answer_bytes_max
         self._places = asyncio.Semaphore(connections_max)
         self._idle: list[HttpConnection] = []
+        self._busy: set[HttpConnection] = set()
+        self._is_closed = False
 
     async def ask(self, line: bytes, head: bytes, body: bytes, *, timeout_ms: float) -> Answer:
         """Send a request over a connection of its own for as long as that takes.
@@ -42,8 +44,12 @@ class Pool:
         """
         async with self._places:
             connection = self._take() or await self._connect(timeout_ms)
-            host = b"Host: %b\r\n" % str(connection.address).encode()
-            answer = await connection.ask(line + host + head, body, timeout_ms=timeout_ms)
+            self._busy.add(connection)
+            try:
+                host = b"Host: %b\r\n" % str(connection.address).encode()
+                answer = await connection.ask(line + host + head, body, timeout_ms=timeout_ms)
+            finally:
+                self._busy.discard(connection)
             if connection.is_open:
                 self._idle.append(connection)
             else:
@@ -55,10 +61,17 @@ class Pool:
         async with self._places:
             self._idle.append(self._take() or await self._connect(self._connect_timeout_ms))
 
-    async def close(self) -> None:
+    async def drop_idle(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()
+
+    async def close(self) -> None:
+        """Let go of everything. Whoever still waits for an answer is told that the client is closed."""
+        self._is_closed = True
+        for connection in tuple(self._busy):
+            await connection.close()
+        await self.drop_idle()
 
     def _take(self) -> HttpConnection | None:
         """The connection that was used last: the others may then grow old and be let go."""
@@ -72,6 +85,8 @@ class Pool:
         return None
 
     async def _connect(self, timeout_ms: float) -> HttpConnection:
+        if self._is_closed:
+            raise ClosedError("the client is closed; make another one")
         errors: list[HeadraceError] = []
         for address in tuple(self._addresses):
             try:

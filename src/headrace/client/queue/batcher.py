@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from headrace.client.errors import ClosedError
 from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock, Timer
-from headrace.model.errors import HeadraceError, ShuttingDownError
+from headrace.model.errors import HeadraceError
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -48,7 +49,7 @@ class Batcher(Generic[Item, Outcome]):
                 self._wake_waiting()
                 raise
         if self._is_closed:
-            raise ShuttingDownError("the client is closed; make another one")
+            raise ClosedError("the client is closed; make another one")
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._pending.append((item, size_bytes, outcome))
         self._pending_bytes += size_bytes

@@ -68,14 +68,14 @@ class AsyncClient:
         await self._caller.connect()
 
     async def close(self) -> None:
-        """Send what is pending and let go of the connections."""
+        """Send what is pending, then let go of the connections; receives that wait end in ClosedError."""
         for queue in self._queues.values():
             await queue.close()
         await self._caller.close()
 
     async def close_connections(self) -> None:
         """Let go of the connections that are idle; the next calls make new ones."""
-        await self._caller.close()
+        await self._caller.drop_idle()
 
     async def __aenter__(self) -> Self:
         await self.connect()
