@@ -59,6 +59,13 @@ def test_messages_without_a_key_share_a_turn() -> None:
     assert script.receive() == [0, 3, 4, 1, 2]
 
 
+def test_priority_counts_among_messages_without_a_key_too() -> None:
+    script = Script(FAIR)
+    script.send(Properties(priority=0))
+    script.send(count=1)
+    assert script.receive() == [1, 0]
+
+
 def test_a_key_of_which_nothing_is_committed_does_not_hold_up_the_others() -> None:
     script = Script(FAIR)
     script.send_keys("aab")

@@ -43,11 +43,11 @@ class Party:
     def has_ready(self) -> bool:
         return any(self.ready.values())
 
-    def add(self, offset: int, priority: int) -> None:
+    def of_priority(self, priority: int) -> BitMap64:
         if priority not in self.ready:
             self.ready[priority] = BitMap64()
             self.ready = dict(sorted(self.ready.items(), reverse=True))
-        self.ready[priority].add(offset)
+        return self.ready[priority]
 
     def discard(self, offset: int) -> None:
         for offsets in self.ready.values():
@@ -69,7 +69,7 @@ class FairShelf(Shelf):
     def add_range(self, base: int, end: int, *, is_ready: bool) -> None:
         super().add_range(base, end, is_ready=is_ready)
         if is_ready:
-            self._keyless.ready.setdefault(PRIORITY_DEFAULT, BitMap64()).add_range(base, end)
+            self._keyless.of_priority(PRIORITY_DEFAULT).add_range(base, end)
             self._queue(self._keyless)
 
     def add(self, offset: int, key: bytes | None, priority: int, *, is_ready: bool) -> None:
@@ -87,7 +87,7 @@ class FairShelf(Shelf):
     def ready(self, offset: int) -> None:
         super().ready(offset)
         party = self._party(offset)
-        party.add(offset, self.priority_of(offset))
+        party.of_priority(self.priority_of(offset)).add(offset)
         self._queue(party)
 
     def unready(self, offset: int) -> None:

@@ -1,0 +1,140 @@
+"""Snapshots: the same state gives the same bytes, and what a queue costs in memory."""
+
+import sys
+import tracemalloc
+from random import Random
+from uuid import UUID
+
+import pytest
+from tests.folds.queue.script import NAME, Script
+
+from headrace.folds.queue.fold import QueueFold
+from headrace.folds.queue.image import fold_name, restore, snapshot
+from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.op import Op
+from headrace.log import snapshots
+from headrace.model.errors import CorruptLogError
+from headrace.model.queue import QueueConfig
+from headrace.testing.disk import SimulatedDisk
+
+LEASE_BYTES_MAX = 200
+WAITING_BYTES_MAX = 1_000_000
+
+
+def test_a_subscription_s_snapshots_are_found_by_its_name_among_those_of_others() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory("folds")
+    names = [fold_name(UUID(int=number << 96)) for number in (0xC0FFEE, 1, 0xFFFFFFFF)]
+    assert names[0] == NAME
+    for name in names:
+        snapshots.save(disk, "folds", snapshots.Snapshot(name, 17, name.encode()))
+    assert snapshots.load(disk, "folds", NAME, upto=17) == [(NAME, 17, NAME.encode())]
+
+
+@pytest.mark.parametrize("count", [2_000, 300_000])
+def test_sets_that_were_made_in_different_ways_give_the_same_bytes(count: int) -> None:
+    rand = Random(count)
+    gone = [offset for offset in range(count) if rand.random() < 0.5]
+    one, other = Script(), Script()
+    one.send(count=count)
+    other.send(count=count // 2)
+    other.send(count=count // 2)
+    one.fold.acknowledge(gone, now=one.now)
+    rand.shuffle(gone)
+    for start in range(0, len(gone), 1000):
+        other.fold.acknowledge(gone[start : start + 1000], now=other.now)
+    data = snapshot(one.fold, NAME)
+    assert data == snapshot(other.fold, NAME)
+    assert data == snapshot(restore(data, name=NAME), NAME)
+
+
+def test_a_snapshot_of_another_subscription_or_with_a_flipped_bit_is_refused() -> None:
+    script = Script()
+    script.send(count=3)
+    data = snapshot(script.fold, NAME)
+    with pytest.raises(CorruptLogError):
+        restore(data, name="queue-deadbeef")
+    with pytest.raises(CorruptLogError):
+        restore(data[:-1] + bytes([data[-1] ^ 1]), name=NAME)
+
+
+def test_a_replay_that_knows_nothing_of_the_moments_in_between_ends_in_the_same_bytes() -> None:
+    script = Script(QueueConfig(max_deliveries=2))
+    script.send(count=6)
+    ops: list[Op] = []
+    for _ in range(3):
+        handout = script.fold.lease(2, 100, upto=6, now=script.now)
+        assert handout is not None
+        ops.append(handout.op)
+        for _ in range(5):
+            script.wait(15)
+    script.wait(1000)
+    replayed = QueueFold(script.fold.config)
+    replayed.arrive(0, 6, sent_ms=1_000_000)
+    for op in ops:
+        replayed.apply(op)
+    replayed.advance(script.now)
+    assert snapshot(replayed, NAME) == snapshot(script.fold, NAME)
+
+
+def test_ten_million_waiting_messages_cost_kilobytes() -> None:
+    tracemalloc.start()
+    try:
+        fold = QueueFold()
+        for start in range(0, 10_000_000, 1000):
+            fold.arrive(start, 1000, sent_ms=start)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    data = snapshot(fold, NAME)
+    print(f"ten million waiting: {used} bytes of Python, a snapshot of {len(data)} bytes")
+    assert used < WAITING_BYTES_MAX
+    assert len(data) < 1000
+    # The sets' own memory is not Python's: what they would be written as is a measure of it.
+    assert len(fold.live.serialize()) < WAITING_BYTES_MAX
+
+
+def test_a_million_leases_cost_at_most_two_hundred_bytes_each() -> None:
+    count = 1_000_000
+    fold = QueueFold()
+    fold.arrive(0, count, sent_ms=0)
+    for moment_ms in range(count // 100):
+        fold.lease(100, 30_000_000, upto=count, now=Instant(moment_ms, 1_700_000_000_000 + moment_ms))
+    assert fold.leased_count == count
+    values, heap = fold.leases.values, fold.leases._heap
+    # As if each had been taken alone, and so had a number of its own.
+    used = sys.getsizeof(values) + sys.getsizeof(heap) + sum(map(allocated, values))
+    used += sum(map(allocated, values.values())) + sum(map(allocated, heap))
+    print(f"a million leases: {used / count:.0f} bytes each")
+    assert used / count <= LEASE_BYTES_MAX
+    for elsewhere in (fold.attempts, fold.rests.values, fold.lives.values, fold.dying_reasons):
+        assert not elsewhere
+
+
+def allocated(number: int) -> int:
+    """What an integer takes of the heap, whose blocks are of 16 bytes."""
+    return -(-sys.getsizeof(number) // 16) * 16
+
+
+def test_leases_that_come_and_go_leave_nothing_behind() -> None:
+    script = Script()
+    script.send(count=50_000)
+    for _ in range(5000):
+        handout = script.fold.lease(10, 30_000, upto=50_000, now=script.now)
+        assert handout is not None
+        script.fold.acknowledge(handout.op.offsets, now=script.now)
+    assert len(script.fold.leases._heap) <= 1024
+
+
+def test_a_waiting_message_of_an_ordered_queue_costs_a_few_bytes() -> None:
+    script = Script(QueueConfig(ordered=True))
+    script.send_keys("a" * 10)
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            script.send_keys("a" * 1000)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    print(f"waiting behind a key: {used / 20_000:.0f} bytes each")
+    assert used / 20_000 < 16
