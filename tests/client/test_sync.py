@@ -11,7 +11,7 @@ from tests.client.fake_node import FakeNode
 from tests.client.serving import ServedNode, serving_fake
 
 import headrace
-from headrace.client.errors import UnreachableError
+from headrace.client.errors import ClosedError, UnreachableError
 from headrace.model.errors import HeadraceError, InvalidRequestError, StaleReceiptError
 
 
@@ -113,11 +113,17 @@ def test_an_address_where_nobody_listens_is_known_at_once_and_leaves_nothing_run
     assert threading.active_count() == before
 
 
-def test_a_closed_client_may_be_closed_again(node: ServedNode) -> None:
+def test_a_closed_client_says_so_and_may_be_closed_again(node: ServedNode) -> None:
     client = headrace.Client(node.server)
-    client.queue("orders").send("tea")
+    orders = client.queue("orders")
+    orders.send_many(["tea", "coffee"])
+    messages = orders.messages()
+    assert next(messages).text == "tea"
     client.close()
     client.close()
+    with pytest.raises(ClosedError):
+        orders.send("milk")
+    messages.close()  # type: ignore[attr-defined]  # a generator, as the loop's end finds it too
 
 
 def test_waiting_for_itself_is_refused_instead_of_standing_still(client: headrace.Client, node: ServedNode) -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from headrace.client.errors import ClosedError
 from headrace.model.errors import InvalidRequestError
 
 T = TypeVar("T")
@@ -23,6 +24,9 @@ class Portal:
         if _running_loop() is self._loop:
             work.close()
             raise InvalidRequestError("this would wait for itself; in asynchronous code, use AsyncClient")
+        if self._loop.is_closed():
+            work.close()
+            raise ClosedError("the client is closed; make another one")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

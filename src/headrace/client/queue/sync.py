@@ -12,9 +12,11 @@ client may be shared by threads, whose single sends then leave in batches.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, Unpack
 
+from headrace.client.errors import ClosedError
 from headrace.client.portal import BackgroundLoop, Portal
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.description import (
@@ -143,7 +145,8 @@ class Queue:
                 while left:
                     yield left.pop()
         finally:
-            if left:
+            # A loop that outlives its client has nobody to give them back to; their leases end by themselves.
+            with suppress(ClosedError):
                 self._run(self._queue.release_all(message._message for message in left))
 
     def acknowledge_all(self, messages: Iterable[Message]) -> None:
