@@ -1,8 +1,8 @@
 """A queue under load whose node is killed at random instants: nothing sent is lost, nothing acknowledged comes again.
 
-Attempts and leases are entries of the log (failure rows 32 and 33). Where the guarantee is exactly once, no attempt at a
-message is ever handed out twice, whatever a kill interrupts. HEADRACE_LONG=1 makes it thirty kills; HEADRACE_TEST_SEED
-repeats the instants.
+Attempts and leases are entries of the log (failure rows 32 and 33). Where the guarantee is exactly once, no attempt at
+a message is ever handed out twice, whatever a kill interrupts. HEADRACE_LONG=1 makes it thirty kills, and
+HEADRACE_TEST_SEED repeats the instants.
 """
 
 import os
@@ -32,6 +32,7 @@ SMALL = {
     "log.clean_active_bytes": 256 * 1024,
     "queues.keep_interval_ms": 200,
 }
+Guarantee = Literal["at_least_once", "exactly_once"]
 PATIENT = QueueClientConfig(deadline_ms=60_000)
 
 
