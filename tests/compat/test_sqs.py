@@ -1,7 +1,10 @@
 """What careful users check: boto3 against a real node, one sentence after the other."""
 
 import hashlib
+import json
+import os
 import threading
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -377,6 +380,34 @@ def test_create_is_idempotent_only_with_the_same_attributes(make: Make) -> None:
     assert again["QueueUrl"] == queue.url
     with pytest.raises(queue.client.exceptions.QueueNameExists):
         queue.client.create_queue(QueueName=queue.name, Attributes={"VisibilityTimeout": "78"})
+
+
+@pytest.mark.skipif(not os.environ.get("HEADRACE_LONG"), reason="SQS's shortest retention is a minute")
+def test_lowering_retention_expires_what_is_already_there(make: Make) -> None:
+    queue = make()
+    queue.send("x")
+    queue.set(MessageRetentionPeriod="60")
+    wait_until(lambda: queue.counts() == (0, 0, 0), deadline_s=90, what=lambda: f"no message, not {queue.counts()}")
+
+
+def test_a_message_of_sqs_is_seen_by_rest_and_the_other_way_round(make: Make, node: NodeProcess) -> None:
+    queue = make(VisibilityTimeout="0")
+    queue.send("from sqs", MessageAttributes={"color": {"StringValue": "blue", "DataType": "String"}})
+    with urllib.request.urlopen(f"http://{node.http}/queues/{queue.name}/messages", timeout=30) as answer:
+        [message] = json.load(answer)["messages"]
+    assert message["body"] == "from sqs"
+    assert message["headers"]["sqs-attr-color"] == "String:blue"
+    other = make("-other")
+    request = urllib.request.Request(
+        f"http://{node.http}/queues/{other.name}/messages",
+        data=b'{"message": "from rest"}',
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=30).close()
+    got = other.receive_one()
+    assert got["Body"] == "from rest"
+    other.delete(got)
+    assert other.counts() == (0, 0, 0)
 
 
 def test_approximate_counts_tell_visible_leased_and_delayed(make: Make) -> None:

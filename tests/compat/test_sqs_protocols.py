@@ -141,6 +141,22 @@ def test_a_node_does_not_start_with_keys_that_cannot_be_read(tmp_path: Path) -> 
         node.clean_up()
 
 
+def test_attributes_tags_ids_and_counts_of_receives_survive_a_restart(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as started:
+        queue = TestQueue(connect(started), "orders", VisibilityTimeout="0", MaximumMessageSize="2048")
+        queue.client.tag_queue(QueueUrl=queue.url, Tags={"team": "blue"})
+        sent = queue.send("x")
+        queue.receive_one()
+        assert started.stop() == 0
+        started.start()
+        again = TestQueue(connect(started), "orders", VisibilityTimeout="0")
+        assert again.attribute("MaximumMessageSize") == "2048"
+        assert again.client.list_queue_tags(QueueUrl=again.url)["Tags"] == {"team": "blue"}
+        got = again.receive_one()
+        assert got["MessageId"] == sent["MessageId"]
+        assert got["Attributes"]["ApproximateReceiveCount"] == "2"
+
+
 def test_every_json_error_has_the_header_that_sdks_look_for(node: NodeProcess) -> None:
     headers = {"X-Amz-Target": "AmazonSQS.GetQueueUrl", "Content-Type": "application/x-amz-json-1.0"}
     for body, code in (
