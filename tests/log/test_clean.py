@@ -503,3 +503,8 @@ def test_neighbours_are_chosen_that_gain_and_are_no_larger_than_what_they_join(
     segments: list[tuple[int, int]], chosen: range | None
 ) -> None:
     assert choose(facts(*segments), SETTINGS, segment_bytes_max=1000) == chosen
+
+
+def test_a_single_small_segment_has_nobody_to_be_merged_with() -> None:
+    assert choose(facts((20, 20)), SETTINGS, segment_bytes_max=30) is None
+    assert choose(facts((20, 20), (20, 20)), SETTINGS, segment_bytes_max=30) is None

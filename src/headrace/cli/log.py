@@ -15,6 +15,7 @@ from headrace.cli.moment import show_moment
 from headrace.cli.output import EXIT_FAILED, Group, JsonOption, as_text, emit_json, emit_table, notice, people
 from headrace.cli.text import bytes_to_json
 from headrace.host.disk import Disk, File, SystemDisk
+from headrace.log.cleaned import Cleaned, add_place, read_cleaned
 from headrace.log.segment import LOG_SUFFIX, check_crc, check_header
 from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
 from headrace.model.errors import CorruptLogError, HeadraceError, InvalidRequestError
@@ -47,14 +48,32 @@ def find_segments(paths: list[Path]) -> list[Path]:
 def walk(disk: Disk, path: Path) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """Position, header and bytes of each batch in a file, every one checked. CorruptLogError at the first damage."""
     file = disk.open(str(path))
+    base, _, generation = path.stem.partition(".")
     try:
-        yield from _walk(file, str(path), int(path.stem) if path.stem.isdigit() else None)
+        cleaned = _find_cleaned(disk, path, int(base), int(generation)) if generation.isdigit() else None
+        yield from _walk(file, str(path), int(base) if base.isdigit() else None, cleaned)
     finally:
         file.close()
 
 
-def _walk(file: File, path: str, expected_offset: int | None) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def _find_cleaned(disk: Disk, path: Path, base_offset: int, generation: int) -> Cleaned:
+    """What the partition says of a cleaned segment."""
+    for entry in read_cleaned(disk, str(path.parent)) or ():
+        if (entry.base_offset, entry.generation) == (base_offset, generation):
+            return entry
+    raise CorruptLogError(
+        file=str(path), position=0, expected="an entry in the list of cleaned segments", found="none", what="segment"
+    )
+
+
+def _walk(
+    file: File, path: str, expected_offset: int | None, cleaned: Cleaned | None
+) -> Iterator[tuple[int, BatchHeader, bytes]]:
     position, size = 0, file.size()
+    gap_bytes = cleaned.size if cleaned else 0
+    if size < gap_bytes:
+        raise CorruptLogError(file=path, position=size, expected=gap_bytes, found=size, what="size")
+    places_crc = 0
     while position < size:
         head = file.pread(position, HEADER_SIZE)
         if len(head) < HEADER_SIZE:
@@ -63,12 +82,31 @@ def _walk(file: File, path: str, expected_offset: int | None) -> Iterator[tuple[
             )
         header = read_header(head)
         expected = header.base_offset if expected_offset is None else expected_offset
-        check_header(header, path=path, position=position, size_left=size - position, expected_offset=expected)
+        check_header(
+            header,
+            path=path,
+            position=position,
+            size_left=size - position,
+            expected_offset=expected,
+            may_skip=position < gap_bytes,
+        )
         batch = file.pread(position, header.size)
         check_crc(header, batch, path=path, position=position)
+        if position < gap_bytes:
+            places_crc = add_place(places_crc, batch, 0)
         yield position, header, batch
         position += header.size
         expected_offset = header.next_offset
+        if cleaned is not None and position == gap_bytes:
+            expected_offset = cleaned.next_offset
+            if places_crc != cleaned.places_crc:
+                raise CorruptLogError(
+                    file=path,
+                    position=0,
+                    expected=f"{cleaned.places_crc:08x}",
+                    found=f"{places_crc:08x}",
+                    what="checksum over the offsets, lengths and epochs of batches",
+                )
 
 
 @app.command()

@@ -39,10 +39,11 @@ def choose(facts: Sequence[CleanFacts], config: LogConfig, *, segment_bytes_max:
     a long log is few files.
     """
     for at, fact in enumerate(facts):
-        pair = fact.live_bytes + facts[at + 1].live_bytes if at + 1 < len(facts) else segment_bytes_max
+        pair = facts[at : at + 2]
         if _is_worth_it(fact, config):
             return _widen(facts, at, at + 1, config, segment_bytes_max)
-        if pair <= min(config.clean_merge_bytes, segment_bytes_max):
+        pair_bytes = sum(one.live_bytes for one in pair)
+        if len(pair) == 2 and pair_bytes <= min(config.clean_merge_bytes, segment_bytes_max):
             return _widen(facts, at, at + 2, config, segment_bytes_max)
     return None
 
