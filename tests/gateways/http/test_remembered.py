@@ -29,8 +29,7 @@ def _outcome(reader: HeadReader, block: bytes) -> object:
         head = reader.read(block)
     except RefusedError as error:
         return (error.status, error.code)
-    found = head.target.found
-    return head if isinstance(found, Found) else found.code
+    return head if head.target.refusal is None else head.target.refusal.code
 
 
 LINES = st.sampled_from(

@@ -28,7 +28,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.broker.promise import Promise
-from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response, refusal
+from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response
 from headrace.gateways.http.reader import Arrived, RequestReader
 from headrace.gateways.http.router import Later
 from headrace.gateways.http.shared import Shared, overloaded
@@ -153,11 +153,10 @@ class HttpConnection(asyncio.Protocol):
         had_head = reader.head is not None
         arrived = reader.next()
         held = len(arrived.body) if arrived is not None else reader.body_bytes
-        if held != self._body_size:
-            shared.bodies_bytes += held - self._body_size
-            self._body_size = held
-            if shared.bodies_bytes > self._limits.bodies_in_flight_bytes_max:
-                raise overloaded("requests of all clients together have too many bytes; retry later")
+        shared.bodies_bytes += held - self._body_size
+        self._body_size = held
+        if shared.bodies_bytes > shared.bodies_bytes_max:
+            raise overloaded("requests of all clients together have too many bytes; retry later")
         if arrived is None:
             if reader.head is not None and not had_head:
                 self._part_since_ms = shared.now_ms
@@ -184,29 +183,21 @@ class HttpConnection(asyncio.Protocol):
     # From requests to answers.
 
     def _serve(self, arrived: Arrived) -> None:
-        target, fields = arrived.head
-        found = target.found
+        (method, path, query, found, _), fields = arrived.head
         shared = self._shared
         request = Request(
-            target.method,
-            target.path,
-            target.query,
-            fields.headers,
-            arrived.body,
-            () if isinstance(found, RefusedError) else found.values,
-            fields.request_id or shared.next_id(),
+            method, path, query, fields.headers, arrived.body, found.values, fields.request_id or shared.next_id()
         )
-        route = choose(found, request)
-        slot = Slot(self, request, NOWHERE if isinstance(route, RefusedError) else route, since_ms=shared.now_ms)
+        route = found.routes[0]
+        if route.when is not None:
+            route = choose(found, request)
+        slot = Slot(self, request, route, since_ms=shared.now_ms)
         self._body_size = 0
         if not fields.keep_alive:
             slot.is_last = self._no_more_requests = True
         elif fields.is_http_1_0:
             slot.connection = "keep-alive"
         self._slots.append(slot)
-        if isinstance(route, RefusedError):
-            self._finish(slot, refusal(route))
-            return
         try:
             outcome = route.handler(request)
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
@@ -260,8 +251,7 @@ class HttpConnection(asyncio.Protocol):
         if (head := self._reader.head) is not None:
             request = Request(head.target.method, head.target.path, head.target.query, head.fields.headers, b"")
             request = msgspec.structs.replace(request, id=head.fields.request_id or self._shared.next_id())
-            chosen = choose(head.target.found, request)
-            route = NOWHERE if isinstance(chosen, RefusedError) else chosen
+            route = choose(head.target.found, request)
         slot = Slot(self, request, route, since_ms=self._shared.now_ms)
         slot.is_last = True
         self._stop_reading()

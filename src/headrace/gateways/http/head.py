@@ -22,7 +22,7 @@ import msgspec
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError
 from headrace.gateways.http.origin import Hosts
-from headrace.gateways.http.router import Found
+from headrace.gateways.http.router import Found, refusing
 
 END = b"\r\n\r\n"
 
@@ -62,12 +62,13 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(NamedTuple):
-    """What the request line says, and where it leads."""
+    """What the request line says, and where it leads: to a route that refuses, where it leads nowhere."""
 
     method: str
     path: str
     query: str
-    found: Found | RefusedError
+    found: Found
+    refusal: RefusedError | None = None
 
 
 class Head(NamedTuple):
@@ -164,7 +165,7 @@ class HeadReader:
         try:
             target = Target(method, path, query, self._find(method, path))
         except RefusedError as error:
-            return Target(method, path, query, error)
+            return Target(method, path, query, refusing(error), error)
         # Only what needs nothing else of the head to be read the same way again.
         if minor == 1 and len(line) <= _LINE_BYTES_MAX and method in _COMMON and form.startswith("/"):
             if len(self._targets) >= _REMEMBERED_MAX:

@@ -72,8 +72,8 @@ class RequestReader:
     def next(self) -> Arrived | None:
         """The next request; None as long as it is not there in full."""
         if self.head is None:
-            if self._scanned == 0 and (quick := self._next_known()) is not None:
-                return quick
+            if self._scanned == 0 and (known := self._next_known()) is not None:
+                return known
             block = self._cut_head()
             if block is None:
                 return None
@@ -139,9 +139,9 @@ class RequestReader:
         limits, fields = self._limits, head.fields
         if not fields.has_body:
             return b""
-        if isinstance(head.target.found, RefusedError):
+        if head.target.refusal is not None:
             # Not worth reading a body for.
-            raise head.target.found
+            raise head.target.refusal
         if fields.is_chunked:
             self._body = ChunkedBody(
                 bytes_max=limits.body_bytes_max, overhead_bytes_max=limits.chunk_overhead_bytes_max

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from headrace.broker.promise import Promise
+from headrace.gateways.http.counters import NO_ROUTE
 from headrace.gateways.http.errors import problem_of
 from headrace.gateways.http.message import RefusedError, Request, Response
 
@@ -132,6 +133,15 @@ def _walk(node: _Node, segments: list[str], at: int, values: list[str]) -> dict[
             return methods
         values.pop()
     return None
+
+
+def refusing(error: RefusedError) -> Found:
+    """A route that refuses. It counts as none."""
+
+    def refuse(request: Request) -> Response:
+        raise error
+
+    return Found((Route("", NO_ROUTE, refuse),), ())
 
 
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")

@@ -52,6 +52,7 @@ class Shared:
         self.counters = counters
         self.connections: set[Swept] = set()
         self.bodies_bytes = 0
+        self.bodies_bytes_max = limits.bodies_in_flight_bytes_max
         # The time of the last sweep: late by sweep_ms at most, and free to read.
         self.now_ms = clock.monotonic_ms()
         self.on_empty: Callable[[], None] | None = None

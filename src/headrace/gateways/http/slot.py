@@ -4,9 +4,8 @@ import asyncio
 from typing import Any, Protocol
 
 from headrace.broker.promise import Promise
-from headrace.gateways.http.counters import NO_ROUTE
-from headrace.gateways.http.message import RefusedError, Request, Response
-from headrace.gateways.http.router import Found, Later, Route, not_found
+from headrace.gateways.http.message import Request, Response
+from headrace.gateways.http.router import Found, Later, Route, not_found, refusing
 
 
 class Owner(Protocol):
@@ -15,12 +14,8 @@ class Owner(Protocol):
     def finish_later(self, slot: "Slot", promise: Promise[Any]) -> None: ...
 
 
-def _serve_nothing(request: Request) -> Response:
-    raise not_found()
-
-
-# Of requests that were refused before a route was found.
-NOWHERE = Route("", NO_ROUTE, _serve_nothing)
+# Of requests that were refused before a route was looked for.
+NOWHERE = refusing(not_found()).routes[0]
 
 
 class Slot:
@@ -51,11 +46,9 @@ class Slot:
             self.later.cancel()
 
 
-def choose(found: Found | RefusedError, request: Request) -> Route | RefusedError:
+def choose(found: Found, request: Request) -> Route:
     """The one of these routes that serves the request."""
-    if isinstance(found, RefusedError):
-        return found
     for route in found.routes:
         if route.when is None or route.when(request):
             return route
-    return not_found()
+    return NOWHERE
