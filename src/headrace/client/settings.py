@@ -15,13 +15,13 @@ class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_pause_ms: int = 50
     retry_pause_ms_max: int = 2_000
     # Connections for calls that are answered soon, and for receives that wait.
-    connections_max: int = 8
+    connections_max: int = 16
     waiting_connections_max: int = 256
     # One request of messages or receipts.
     batch_count_max: int = 100
     batch_bytes_max: int = MIB
     # Requests of one queue and kind that are unanswered together, and how long single calls gather meanwhile.
-    batches_in_flight_max: int = 4
+    batches_in_flight_max: int = 8
     linger_ms: float = 2.0
     # Bodies that wait to be sent, for each queue; above it `send` waits before it takes more.
     pending_bytes_max: int = 64 * MIB
