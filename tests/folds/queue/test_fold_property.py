@@ -345,7 +345,7 @@ def play(target: QueueFold | Model, entry: Arrival | Entry) -> None:
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(
-    max_examples=int(os.environ.get("QN", "0")) or 5_000 if os.environ.get("HEADRACE_LONG") else 150,
+    max_examples=5_000 if os.environ.get("HEADRACE_LONG") else 150,
     stateful_step_count=40,
     deadline=None,
 )

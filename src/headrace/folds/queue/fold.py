@@ -107,8 +107,7 @@ class QueueFold(QueueState):
         offsets = self.shelf.pick(min(count_max, room), upto)
         if not offsets:
             return None
-        op = Leased(tuple(offsets), lease_ms, self.now)
-        self.apply(op)
+        op = self._applied(Leased(tuple(offsets), lease_ms, self.now))
         values = self.leases.values
         leases = []
         for offset in offsets:
@@ -294,5 +293,6 @@ class QueueFold(QueueState):
         return self.now
 
     def _applied(self, op: OpType) -> OpType:
-        self.apply(op)
+        """Obey what was decided. Time has passed up to its moment already."""
+        self._obey(op)
         return op

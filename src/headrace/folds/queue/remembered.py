@@ -29,10 +29,6 @@ class RememberedIds:
     def __len__(self) -> int:
         return len(self._ids)
 
-    @property
-    def has_undated(self) -> bool:
-        return bool(self._undated)
-
     def find(self, id_: bytes, now_ms: int) -> int | None:
         known = self._ids.get(id_)
         return known[0] if known is not None and known[1] > now_ms else None
@@ -48,6 +44,7 @@ class RememberedIds:
             self._ids.popitem(last=False)
 
     def date(self, until_ms: int) -> None:
+        """Give undated ids their moment."""
         for id_ in self._undated:
             if id_ in self._ids:
                 self._ids[id_] = (self._ids[id_][0], until_ms)

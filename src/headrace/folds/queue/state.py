@@ -135,7 +135,10 @@ class QueueState(Places):
 
     def advance(self, now: Instant) -> None:
         """Let time pass: leases end, delays and lives too. A clock that goes back is held where it was."""
-        now = self.now = Instant(max(now.lease_ms, self.now.lease_ms), max(now.wall_ms, self.now.wall_ms))
+        before = self.now
+        if now[0] < before[0] or now[1] < before[1]:
+            now = Instant(max(now.lease_ms, before.lease_ms), max(now.wall_ms, before.wall_ms))
+        self.now = now
         if self.leases.is_due(now.lease_ms):
             for offset, lease in self.leases.pop_due(now.lease_ms):
                 self._lease_over(offset, lease, ended_ms=packed.end_wall_ms(lease), delay_ms=None)
@@ -166,8 +169,12 @@ class QueueState(Places):
     # Entries.
 
     def apply(self, op: Op) -> None:
-        """Take over an entry, decided here or replayed. What it says of messages that are gone is passed over."""
+        """Take over an entry that is replayed. What it says of messages that are gone is passed over."""
         self.advance(op.at)
+        self._obey(op)
+
+    def _obey(self, op: Op) -> None:
+        """Change what an entry says, at its moment."""
         self._note(op.at)
         match op:
             case Leased():
@@ -214,7 +221,8 @@ class QueueState(Places):
 
     def _note(self, at: Instant) -> None:
         self.noted = at
-        self.deduplication.forget(at.wall_ms)
-        if self.moves.has_undated:
+        if self.deduplication:
+            self.deduplication.forget(at.wall_ms)
+        if self.moves:
             self.moves.date(at.lease_ms + MOVES_REMEMBERED_MS)
-        self.moves.forget(at.lease_ms)
+            self.moves.forget(at.lease_ms)
