@@ -1,13 +1,16 @@
 """Queues through the broker: send, receive, acknowledge, and everything about leases."""
 
+import asyncio
+
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue.port import Extension, MessageState, Rejection
-from headrace.model.errors import InvalidReceiptError, StaleReceiptError, UnknownQueueError
+from headrace.model.errors import InvalidReceiptError, StaleReceiptError, UnknownQueueError, UnknownTopicError
 from headrace.model.message import Message, Sent
 from headrace.model.queue import Backoff
 from headrace.testing.clock import settle
+from headrace.testing.threads import HeldThreads
 
 
 def test_what_is_sent_is_received_and_after_its_acknowledgement_is_gone() -> None:
@@ -316,6 +319,27 @@ def test_purge_drops_what_is_there_in_any_state() -> None:
         assert await world.bodies() == [b"d"]
         (outcome,) = await world.acknowledge(leased)
         assert isinstance(outcome, StaleReceiptError)
+
+    run(main())
+
+
+def test_whoever_waits_for_an_answer_of_a_deleted_queue_is_told() -> None:
+    async def main() -> None:
+        threads = HeldThreads()
+        node = Node(sync_threads=threads)
+        starting = asyncio.ensure_future(QueueWorld(node).start())
+        while not starting.done():
+            await settle()
+            threads.release()
+        world = await starting
+        send = world.queues.send(NAME, [Message(b"a")])
+        await settle()
+        assert not send.done()
+        deleting = asyncio.ensure_future(world.queues.delete(NAME))
+        while not deleting.done():
+            await settle()
+            threads.release()
+        assert isinstance((await send)[0], UnknownQueueError | UnknownTopicError | Sent)
 
     run(main())
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from headrace.broker.ledger import Told
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
-from headrace.broker.queue.partition_queue import PartitionQueue, Told
+from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Extension, Rejection, Release
 from headrace.broker.queue.receipt import Receipt, Signer
 from headrace.broker.queue.sending import Target

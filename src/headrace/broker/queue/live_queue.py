@@ -14,10 +14,11 @@ The guarantee decides what stands between choosing a message and handing it out:
 import re
 from collections.abc import Callable
 
+from headrace.broker.ledger import Told
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import Leases, setter
 from headrace.broker.queue.loader import Found, Loader, Wanted
-from headrace.broker.queue.partition_queue import PartitionQueue, Told
+from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.receipt import Signer
 from headrace.broker.queue.receive import PendingReceive
 from headrace.broker.queue.sending import Sending
@@ -234,11 +235,12 @@ class LiveQueue:
         for receive in list(self._line):
             receive.fail(error)
 
-    def close(self) -> None:
+    def close(self, error: HeadraceError) -> None:
         """The queue is gone."""
+        self.end(error)
         self.is_closed = True
         for partition in self.partitions:
-            partition.close()
+            partition.close(error)
 
     # Attempt ids: a receive that is repeated gets what the first try got, where it is still leased.
 

@@ -1,22 +1,18 @@
 """One partition of a queue: its fold, what is to be written about it, and those who wait for that.
 
-Theory of operation. Every decision changes the fold at once and leaves an op to be written; the partition's next turn
-writes all ops of a turn as one control batch, behind the messages of that turn. Decisions see each other in the turn
-in which they are made, so no two consumers get one message; and the log has them in an order in which a replay comes to
-the same state. What must be durable before somebody is told (an acknowledgement, a lease where the guarantee is exactly
-once) waits until the high watermark passes its op.
-
-Ops that could not be written (a disk with not even its reserve left) stay in line, in their order, and are tried again:
-memory is then ahead of the log, and whoever waited has been told that nothing is certain.
+Theory of operation. Every decision changes the fold at once and leaves an op to be written (`ledger.py`), behind which
+come the messages of the same turn. Decisions see each other in the turn in which they are made, so no two consumers get
+one message; and the log has them in an order in which a replay comes to the same state. What must be durable before
+somebody is told (an acknowledgement, a lease where the guarantee is exactly once) waits until the high watermark passes
+its op.
 """
 
 import logging
 from array import array
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 from uuid import UUID
 
+from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Contribution, Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
@@ -31,29 +27,16 @@ from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import read_header
 from headrace.model.errors import HeadraceError, StaleReceiptError
 from headrace.model.ids import Offset
 from headrace.model.queue import Guarantee, QueueConfig
-from headrace.wire.kafka.records import encode_control_records
 
 _logger = logging.getLogger(__name__)
 
-_RETRY_MS = 1000
 # Acknowledgements whose receipts are remembered, so that a client that did not hear the answer may ask again.
 _ANSWERED_MAX = 4096
 # Messages whose time is over that are written down at a time.
 _EXPIRE_COUNT = 1000
-
-
-Told = Callable[[HeadraceError | None], None]
-
-
-class Awaiting(NamedTuple):
-    """Something that is told once everything below `end` is committed, or that it never will be."""
-
-    end: Offset
-    told: Told
 
 
 class PartitionQueue:
@@ -79,11 +62,8 @@ class PartitionQueue:
         self._on_visible = on_visible
         self._on_dying = on_dying
         self._outbox = Outbox(fold)
-        self._ops: list[Op] = []
-        self._ops_told: list[Told] = []
-        self._writing: list[Op] = []
-        self._writing_told: list[Told] = []
-        self._awaiting: deque[Awaiting] = deque()
+        self._ledger: Ledger[Op] = Ledger(partition, clock=clock, encode=lambda op: encode_op(id, op), merge=_merge)
+        self.tell_written = self._ledger.tell_written
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_closed = False
@@ -99,23 +79,14 @@ class PartitionQueue:
     # The partition's side.
 
     def contribute(self) -> Contribution:
-        entries = []
-        if self._ops:
-            self._writing, self._ops = self._ops, []
-            self._writing_told, self._ops_told = self._ops_told, []
-            records = [encode_op(self.id, op) for op in self._writing]
-            batch = encode_control_records(records, timestamp_ms=self._writing[-1].at.wall_ms)
-            entries = [Incoming(read_header(batch), memoryview(batch))]
-        messages = self._outbox.build(wall_ms=self.now.now().wall_ms) if self._outbox else ()
-        return Contribution(entries, messages)
+        wall_ms = self.now.now().wall_ms
+        entries = self._ledger.contribute(timestamp_ms=wall_ms)
+        return Contribution(entries, self._outbox.build(wall_ms=wall_ms) if self._outbox else ())
 
     def contributed(self, entries: Sequence[Offset], messages: Sequence[Offset]) -> None:
-        for base in entries:
-            end = Offset(base + len(self._writing))
+        end = self._ledger.contributed(entries)
+        if end is not None:
             self.fold.reach(end)
-            for told in self._writing_told:
-                self._await(end, told)
-            self._writing, self._writing_told = [], []
         for batch, base in zip(self._outbox.take_written(), messages, strict=True):
             self._arrived(batch, base)
         self._arm()
@@ -141,16 +112,11 @@ class PartitionQueue:
                 else:
                     share.refuse(error)
 
-        self._await(end, told)
+        self._ledger.tell_committed(end, told)
 
     def refused(self, error: HeadraceError) -> None:
         self._outbox.refuse(error)
-        told, self._writing_told = self._writing_told, []
-        self._ops, self._writing = self._writing + self._ops, []
-        for tell in told:
-            tell(error)
-        if self._ops and self.partition.log.broken is None:
-            self._clock.call_later(_RETRY_MS, self.partition.write_soon)
+        self._ledger.refused(error)
         self._arm()
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
@@ -158,24 +124,20 @@ class PartitionQueue:
         self._arm()
 
     def advanced(self) -> None:
-        if self.partition.log.broken is not None:
-            self._fail_all()
-            return
-        awaiting, high_watermark = self._awaiting, self.partition.high_watermark
-        while awaiting and awaiting[0].end <= high_watermark:
-            awaiting.popleft().told(None)
-        self._on_visible()
-
-    def _fail_all(self) -> None:
         try:
             self.partition.log.check_usable()
         except HeadraceError as error:
-            while self._awaiting:
-                self._awaiting.popleft().told(error)
-            self.refused(error)
+            self._end(error)
+            return
+        self._ledger.advanced()
+        self._on_visible()
+
+    def _end(self, error: HeadraceError) -> None:
+        self._outbox.refuse(error)
+        self._ledger.end(error)
 
     def snapshot(self) -> Snapshot | None:
-        if self._ops or self._writing:
+        if self._ledger.has_pending:
             return None
         self.fold.advance(self.now.now())
         return Snapshot(self._name, self.fold.end_offset, snapshot(self.fold, self._name))
@@ -183,17 +145,18 @@ class PartitionQueue:
     def open(self, config: QueueConfig) -> None:
         """Begin, attached to a partition whose end the fold has reached."""
         if self.fold.config != config:
-            self._write(self.fold.configure(config, now=self.now.now()))
+            self._ledger.write(self.fold.configure(config, now=self.now.now()))
         self.partition.log.retainer = self
         self.tick()
 
     def write_now(self) -> None:
         """Have what was decided written before anything else happens."""
-        if (self._ops or self._outbox) and self.partition.log.broken is None:
-            self.partition.write_now()
+        self.partition.write_now()
 
-    def close(self) -> None:
+    def close(self, error: HeadraceError) -> None:
+        """The queue is gone: everybody who waits is told."""
         self._is_closed = True
+        self._end(error)
         self.partition.detach()
         self.partition.log.retainer = None
         if self._timer is not None:
@@ -216,7 +179,7 @@ class PartitionQueue:
             else:
                 share.refuse(error)
 
-        self._await(Offset(base + len(share.messages)), told)
+        self._ledger.tell_committed(Offset(base + len(share.messages)), told)
 
     @property
     def message_count(self) -> int:
@@ -237,7 +200,7 @@ class PartitionQueue:
             return []
         if self._inherited:
             self._inherited.difference_update(lease.offset for lease in handout.leases)
-        self._write(handout.op)
+        self._ledger.write(handout.op)
         return handout.leases
 
     def check_open(self) -> None:
@@ -302,7 +265,7 @@ class PartitionQueue:
 
     def decide(self, op: Op, told: Told | None = None) -> None:
         """Write what the fold has decided, and see what follows from it."""
-        self._write(op, told)
+        self._ledger.write(op, told)
         if self.fold.dying_reasons:
             self._on_dying()
         self._on_visible()
@@ -359,32 +322,6 @@ class PartitionQueue:
     def live_offsets(self, start: Offset, end: Offset) -> Sequence[int]:
         return array("q", self.fold.live_offsets(start, end))
 
-    def tell_written(self, told: Told) -> None:
-        """Tell once everything that was decided so far is committed."""
-        if self._ops:
-            self._ops_told.append(told)
-        elif self._writing:
-            self._writing_told.append(told)
-        else:
-            self._await(self.partition.end_offset, told)
-
-    def _write(self, op: Op, told: Told | None = None) -> None:
-        ops = self._ops
-        if ops and isinstance(op, Acked) and isinstance(ops[-1], Acked):
-            # One entry for what a turn acknowledged: time can do nothing in between that would outlast it.
-            ops[-1] = Acked(ops[-1].offsets + op.offsets, op.at)
-        else:
-            ops.append(op)
-        if told is not None:
-            self._ops_told.append(told)
-        self.partition.write_soon()
-
-    def _await(self, end: Offset, told: Told) -> None:
-        if end <= self.partition.high_watermark:
-            told(None)
-        else:
-            self._awaiting.append(Awaiting(end, told))
-
     # Time.
 
     def _arm(self) -> None:
@@ -414,8 +351,15 @@ class PartitionQueue:
             if self.fold.config.dead_letter_expired:
                 self._on_dying()
             else:
-                self._write(self.fold.expire(tuple(expired), now=now))
+                self._ledger.write(self.fold.expire(tuple(expired), now=now))
         if self.fold.dying_reasons:
             self._on_dying()
         self._on_visible()
         self._arm()
+
+
+def _merge(last: Op, op: Op) -> Op | None:
+    """One entry for what a turn acknowledged: time can do nothing in between that would outlast it."""
+    if isinstance(last, Acked) and isinstance(op, Acked):
+        return Acked(last.offsets + op.offsets, op.at)
+    return None

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from headrace.broker.ledger import Told
 from headrace.broker.queue.live_queue import LiveQueue
-from headrace.broker.queue.partition_queue import PartitionQueue, Told
+from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Reader
 from headrace.model.errors import InvalidRequestError, UnknownReaderError
 

@@ -138,8 +138,7 @@ class Registry:
             live = self._live.pop(change.queue.name, None)
             if live is not None:
                 self._on_deleted(change.queue.name)
-                live.end(self.missing(change.queue.name))
-                live.close()
+                live.close(self.missing(change.queue.name))
         elif isinstance(change, QueueChanged):
             live = self._live.get(change.queue.name)
             if live is not None:
