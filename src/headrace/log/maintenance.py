@@ -36,6 +36,7 @@ class CheckpointPlan(NamedTuple):
     epochs: bytes
     snapshots: Sequence[Snapshot]
     checkpoint: Checkpoint
+    retainer_count: int  # of the log when its snapshots were taken
 
     def run(self, disk: Disk) -> None:
         """Blocks."""
@@ -80,6 +81,7 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id
             index_count=len(active.index),
             snapshot_offset=min((fold.offset for fold in folds), default=log.snapshot_offset),
         ),
+        retainer_count=log.retainer_count,
     )
 
 
@@ -88,7 +90,8 @@ def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
     log.saved_start_offset = Offset(plan.checkpoint.log_start)
     log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
     log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
-    log.snapshot_offset = Offset(plan.checkpoint.snapshot_offset)
+    if plan.retainer_count == log.retainer_count:
+        log.snapshot_offset = Offset(plan.checkpoint.snapshot_offset)
 
 
 def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:

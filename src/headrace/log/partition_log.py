@@ -107,8 +107,8 @@ class PartitionLog:
         self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
         # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.
         self.snapshot_offset = Offset(-1)
-        # Says what may be cleaned away. None: nothing. To be set when the folds are restored.
-        self.retainer: Retainer | None = None
+        self.retainer_count = 0  # retainers that this log has had since it was opened
+        self._retainer: Retainer | None = None
         self.generation = max((entry.generation for entry in self.cleaned_entries), default=0)  # of the newest cleaning
         self.cut_count = 0  # truncations since the log was opened
         self._directory_is_synced = True
@@ -122,6 +122,19 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def retainer(self) -> Retainer | None:
+        """Says what may be cleaned away. None: nothing. To be set when the folds are restored."""
+        return self._retainer
+
+    @retainer.setter
+    def retainer(self, retainer: Retainer | None) -> None:
+        """Whoever knows what is dead has a fold of its own, so only snapshots that are taken from now on count."""
+        self._retainer = retainer
+        if retainer is not None:
+            self.retainer_count += 1
+            self.snapshot_offset = Offset(0)
 
     @property
     def cleaned_offset(self) -> Offset:
