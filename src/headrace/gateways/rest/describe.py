@@ -69,7 +69,8 @@ def page_of(description: dict[str, Any]) -> str:
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     parts = [
         f'<h2 id="{escape(operation["operationId"])}"><span class="method">{method.upper()}</span> '
-        f"<code>{escape(path)}</code></h2><p>{escape(operation['summary'])}</p>"
+        f"<code>{escape(path)}</code></h2><p>{escape(operation['summary'])}. "
+        f"{escape(operation.get('description', ''))}</p>"
     ]
     rows = [
         f"<tr><td><code>{escape(field['name'])}</code><td>{escape(_type(field['schema']))}"

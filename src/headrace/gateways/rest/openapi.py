@@ -31,8 +31,7 @@ class Operation(NamedTuple):
     takes_optional: bool = False
     query: tuple[dict[str, Any], ...] = ()
     refusals: tuple[int, ...] = (404, 422)
-    speaks_msgpack: bool = False
-    takes_raw: bool = False
+    more: str = ""
     links: tuple[tuple[str, str, str], ...] = ()  # operation, its parameter, where that is in the answer
 
 
@@ -48,14 +47,26 @@ _LIMIT = _field("limit", "how many at most", type="integer", minimum=1, maximum=
 _AFTER = _field("after", "go on behind this one", type="string")
 
 
+_BYTES = "With application/msgpack, in Content-Type or Accept, bodies, keys and headers are bytes."
+_SEND_MORE = (
+    f"{_BYTES} A body of any other type is the message itself; its options stand in the query or in headers, as in "
+    "headrace-priority."
+)
+
+
 def operations(*, wait_seconds_max: float) -> list[Operation]:
+    """Everything that is served, but what the node says about itself."""
+    return [*_of_messages(wait_seconds_max), *_of_queues(), *_of_looking()]
+
+
+def _of_messages(wait_seconds_max: float) -> list[Operation]:
     queue, message = "/queues/{queue}", "/queues/{queue}/messages/{receipt_handle}"
-    batch = {200: form.Results}
+    batch: dict[int, type[Any] | None] = {200: form.Results}
     return [
         Operation(
             "post", f"{queue}/messages", "send", "Send a message, or several; the queue is made on the first send",
             {201: form.Stored, 200: form.SendResults}, (form.NewMessage, form.NewMessages),
-            refusals=(400, 409, 413, 415, 422, 429, 507), speaks_msgpack=True, takes_raw=True,
+            refusals=(400, 409, 413, 415, 422, 429, 507), more=_SEND_MORE,
         ),
         Operation(
             "get", f"{queue}/messages", "receive", "Lease messages, waiting for the first if asked to",
@@ -67,7 +78,7 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
                 _field("attempt_id", "repeat it to get the same messages", type="string", minLength=1,
                        maxLength=form.TEXT_LENGTH_MAX),
             ),
-            refusals=(400, 404, 422, 429), speaks_msgpack=True,
+            refusals=(400, 404, 422, 429), more=_BYTES,
             links=(("acknowledge", "receipt_handle", "/messages/0/receipt_handle"),
                    ("change", "receipt_handle", "/messages/0/receipt_handle")),
         ),
@@ -75,14 +86,20 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
                   refusals=(400, 404, 410)),
         Operation("patch", message, "change", "Extend a lease, or release or reject its message", {204: None},
                   (form.LeaseChange,), refusals=(400, 404, 410, 415, 422)),
-        Operation("post", f"{queue}/acknowledgements", "acknowledge_batch", "Acknowledge several messages", dict(batch),
-                  (form.Acknowledgements,), refusals=(400, 404, 415, 422), speaks_msgpack=True),
-        Operation("post", f"{queue}/extensions", "extend_batch", "Extend several leases, from now on", dict(batch),
-                  (form.Extensions,), refusals=(400, 404, 415, 422), speaks_msgpack=True),
-        Operation("post", f"{queue}/releases", "release_batch", "Give several messages back", dict(batch),
-                  (form.Releases,), refusals=(400, 404, 415, 422), speaks_msgpack=True),
+        Operation("post", f"{queue}/acknowledgements", "acknowledge_batch", "Acknowledge several messages", batch,
+                  (form.Acknowledgements,), refusals=(400, 404, 415, 422), more=_BYTES),
+        Operation("post", f"{queue}/extensions", "extend_batch", "Extend several leases, from now on", batch,
+                  (form.Extensions,), refusals=(400, 404, 415, 422), more=_BYTES),
+        Operation("post", f"{queue}/releases", "release_batch", "Give several messages back", batch,
+                  (form.Releases,), refusals=(400, 404, 415, 422), more=_BYTES),
         Operation("post", f"{queue}/rejections", "reject_batch", "Send several messages to the dead-letter queue",
-                  dict(batch), (form.Rejections,), refusals=(400, 404, 415, 422), speaks_msgpack=True),
+                  batch, (form.Rejections,), refusals=(400, 404, 415, 422), more=_BYTES),
+    ]  # fmt: skip
+
+
+def _of_queues() -> list[Operation]:
+    queue = "/queues/{queue}"
+    return [
         Operation("get", "/queues", "list_queues", "List queues by name", {200: queue_form.QueueList},
                   query=(_field("prefix", "how their names begin", type="string"), _AFTER, _LIMIT),
                   refusals=(400, 422)),
@@ -98,11 +115,17 @@ def operations(*, wait_seconds_max: float) -> list[Operation]:
                   refusals=(400, 403, 404, 422)),
         Operation("post", f"{queue}/purge", "purge_queue", "Drop everything that was sent up to now",
                   {200: queue_form.Purged}, refusals=(400, 404, 422)),
+    ]  # fmt: skip
+
+
+def _of_looking() -> list[Operation]:
+    queue = "/queues/{queue}"
+    return [
         Operation("get", f"{queue}/browse", "browse_queue", "Look at messages without taking them",
                   {200: queue_form.BrowsedMessages},
                   query=(_field("state", "only those", type="string", enum=[one.value for one in MessageState]),
                          _field("after", "go on behind this place", type="string", pattern=PLACE_PATTERN), _LIMIT),
-                  refusals=(400, 404, 422), speaks_msgpack=True),
+                  refusals=(400, 404, 422), more=_BYTES),
         Operation("get", f"{queue}/explain", "explain",
                   "Say where a message is and since when, or why a key stands still; takes exactly one of the fields",
                   {200: Explanation},
@@ -196,6 +219,8 @@ def _operation(one: Operation) -> dict[str, Any]:
         | {"default": {"description": "refused", "content": {_PROBLEM: {"schema": _reference(form.Problem)}}}}
         | {str(status): _refusal(status) for status in one.refusals},
     }
+    if one.more:
+        value["description"] = one.more
     if one.takes:
         value["requestBody"] = {"required": not one.takes_optional, "content": _bodies(one)}
     return value

@@ -21,7 +21,7 @@ from headrace.gateways.rest import queue_form
 from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed
 from headrace.gateways.rest.decode import Body, invalid_field, read_count, read_query
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
-from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownRedriveError
+from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownReaderError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
 
 PAGE_MAX = 1_000
@@ -226,7 +226,7 @@ class QueueRoutes:
         for reader in self._queues.readers(request.path_params["queue"]):
             if reader.name == name:
                 return _answer(queue_form.ReaderForm(reader.name, reader.positions))
-        raise RefusedError(404, "unknown_reader", "no reader of this queue has this name; PUT registers one")
+        raise UnknownReaderError("no reader of this queue has this name; PUT registers one")
 
     async def put_reader(self, request: Request) -> Response:
         _fields(request)
