@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from headrace.app.config import load
+from headrace.app.exposition import Exposition
 from headrace.app.health import LOOP_BLOCKED_MS, reasons
 from headrace.app.loop_lag import LoopLag
-from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, Exposition, TopicSum, with_own_series
+from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, TopicSum, with_own_series
 from headrace.app.node import Node
 from headrace.app.queue_metrics import STATES
 from headrace.client.stream import StreamClient

@@ -5,9 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from headrace.cluster.catalog import Catalog, CatalogChange, TopicChanged, TopicCreated, TopicDeleted
+from headrace.cluster.catalog import (
+    Catalog,
+    CatalogChange,
+    QueueChanged,
+    QueueDeleted,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from headrace.cluster.driver import CatalogDriver
-from headrace.cluster.record import TopicRecord, encode
+from headrace.cluster.record import SubscriptionRecord, TopicRecord, encode
 from headrace.cluster.store import Event, Item, Listing, Revision
 from headrace.model.errors import ConfigurationError, ShuttingDownError, StoreUnavailableError
 from headrace.testing.clock import SimulatedClock, settle
@@ -37,7 +45,11 @@ def listened() -> tuple[Catalog, list[CatalogChange]]:
 
 
 def names(changes: list[CatalogChange]) -> list[tuple[str, str]]:
-    return [(type(change).__name__, change.topic.name) for change in changes]
+    return [(type(change).__name__, _named(change)) for change in changes]
+
+
+def _named(change: CatalogChange) -> str:
+    return change.queue.name if isinstance(change, QueueChanged | QueueDeleted) else change.topic.name
 
 
 def test_a_list_is_taken_over_whole() -> None:
@@ -92,7 +104,7 @@ def test_a_second_list_tells_only_what_differs() -> None:
 def test_listeners_find_the_catalog_already_changed() -> None:
     catalog = Catalog(cluster="c")
     seen: list[tuple[int, bool]] = []
-    catalog.on_change(lambda change: seen.append((catalog.revision, change.topic.id in catalog.topics_by_id)))
+    catalog.on_change(lambda change: seen.append((catalog.revision, _named(change) in catalog.topics)))
     catalog.apply([put(1, "a", IDS[0])])
     assert seen == [(1, True)]
 
@@ -182,3 +194,26 @@ def test_created_changes_compare_as_values() -> None:
     catalog, changes = listened()
     catalog.apply([put(1, "a", IDS[0])])
     assert changes == [TopicCreated(catalog.topics["a"])]
+
+
+def queue_event(revision: int, name: str, id: UUID, **config: object) -> Event:
+    record = SubscriptionRecord(uuid=id, topic=IDS[0], config=dict(config), created_ms=1, modified_ms=1)
+    return Event(f"/c/subscriptions/{name}", encode(record), Revision(revision))
+
+
+def test_queues_come_change_and_go() -> None:
+    catalog, changes = listened()
+    catalog.apply([queue_event(1, "q", IDS[0])])
+    assert catalog.queues["q"].config.lease_ms == 30_000
+    catalog.apply([queue_event(2, "q", IDS[0], lease_ms=5, from_a_newer_version=1)])
+    assert catalog.queues["q"].config.lease_ms == 5
+    catalog.apply([queue_event(3, "q", IDS[1])])
+    catalog.apply([Event("/c/subscriptions/q", None, Revision(4))])
+    assert "q" not in catalog.queues
+    assert names(changes) == [
+        ("QueueChanged", "q"),
+        ("QueueChanged", "q"),
+        ("QueueDeleted", "q"),
+        ("QueueChanged", "q"),
+        ("QueueDeleted", "q"),
+    ]

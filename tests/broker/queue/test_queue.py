@@ -308,6 +308,27 @@ def test_the_first_send_makes_a_queue_and_a_receive_does_not() -> None:
     run(main())
 
 
+def test_a_queue_that_is_being_made_makes_its_first_users_wait_and_refuses_none() -> None:
+    async def main() -> None:
+        node = Node()
+        await node.start()
+        creating = asyncio.ensure_future(node.queues.create("new", partition_count=3))
+        sends, receives = [], []
+        for _ in range(60):
+            sends.append(node.queues.send("new", [Message(b"x")]))
+            if "new" in node.queues.names():
+                receives.append(node.queues.receive("new", count_max=1, wait_ms=1000))
+            await asyncio.sleep(0)
+        await creating
+        for send in sends:
+            assert isinstance((await send)[0], Sent)
+        await node.clock.elapse(1000)
+        assert len(receives) > 1
+        assert sum(len(receive.promise.result()) for receive in receives) == len(receives)
+
+    run(main())
+
+
 def test_purge_drops_what_is_there_in_any_state() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -59,7 +59,7 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
         known = facts(partition.advanced_fold(), offset)
         if known is None:
             return _done(partition, offset)
-        return _explained(partition, known, _sentence(known), 0)
+        return _explained(partition, known, f"the message {_sentence(known)}", 0)
     assert key is not None
     if not live.queue.config.ordered:
         raise InvalidRequestError(f"queue {live.queue.name} is not ordered; no key of it is ever blocked")
@@ -76,7 +76,7 @@ def _done(partition: PartitionQueue, offset: int) -> Explanation:
         raise UnknownMessageError(f"there is no message {message_id(partition.index, offset)}; it may be long gone")
     return Explanation(
         state=MessageState.ACKNOWLEDGED,
-        text="is done: acknowledged, dead-lettered, expired or purged",
+        text="the message is done: acknowledged, dead-lettered, expired or purged",
         id=message_id(partition.index, offset),
         partition=partition.index,
         offset=offset,

@@ -34,7 +34,7 @@ from headrace.broker.queue.port import (
     Release,
 )
 from headrace.broker.queue.readers import list_readers, move_reader, remove_reader
-from headrace.broker.queue.receive import PendingReceive
+from headrace.broker.queue.receive import OpeningReceive, PendingReceive
 from headrace.broker.queue.redrive import Redriver
 from headrace.broker.queue.registry import Registry
 from headrace.broker.queue.steady import SteadyClock
@@ -164,17 +164,19 @@ class NodeQueues:
         lease_ms: int | None = None,
         wait_ms: int = 0,
         attempt_id: str | None = None,
-    ) -> PendingReceive:
+    ) -> PendingReceive | OpeningReceive:
+        count_max, wait_ms = min(count_max, self.config.receive_count_max), min(wait_ms, self.config.wait_ms_max)
         live = self._live.get(queue)
-        if live is None:
+        if live is not None:
+            return live.receive(count_max=count_max, lease_ms=lease_ms, wait_ms=wait_ms, attempt_id=attempt_id)
+        if queue not in self._catalog.queues:
             receive = PendingReceive(count_max=count_max, lease_ms=0, attempt_id=None)
             receive.fail(self._live.missing(queue))
             return receive
-        return live.receive(
-            count_max=min(count_max, self.config.receive_count_max),
-            lease_ms=lease_ms,
-            wait_ms=min(wait_ms, self.config.wait_ms_max),
-            attempt_id=attempt_id,
+        return OpeningReceive(
+            self._live.open(queue),
+            lambda live: live.receive(count_max=count_max, lease_ms=lease_ms, wait_ms=wait_ms, attempt_id=attempt_id),
+            spawn=self._tasks.spawn,
         )
 
     def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
@@ -193,9 +195,7 @@ class NodeQueues:
         live = self._live.get(queue)
         if live is not None:
             return call(live)
-        promise: Promise[T] = Promise()
-        promise.fail(self._live.missing(queue))
-        return promise
+        return self._later(self._live.open(queue), call)
 
     def _later(self, live: Awaitable[LiveQueue], call: Callable[[LiveQueue], Promise[T]]) -> Promise[T]:
         promise: Promise[T] = Promise()

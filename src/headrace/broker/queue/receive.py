@@ -1,12 +1,17 @@
 """A receive: it waits in its queue's line, is handed messages under leases, and ends once."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
 from headrace.broker.promise import Promise
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Timer
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, ShuttingDownError
 from headrace.model.message import Received
 
+Opened = TypeVar("Opened")
 Taken = list[tuple[PartitionQueue, list[Lease]]]
 
 
@@ -68,3 +73,44 @@ class PendingReceive:
         taken, self.taken = self.taken, []
         for partition, leases in taken:
             partition.give_back(leases)
+
+
+class OpeningReceive:
+    """A receive from a queue that is being opened: it begins when that is done."""
+
+    def __init__(
+        self,
+        opening: Awaitable[Opened],
+        begin: Callable[[Opened], PendingReceive],
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.promise: Promise[list[Received]] = Promise()
+        self._receive: PendingReceive | None = None
+        self._is_cancelled = False
+        spawn(self._run(opening, begin))
+
+    async def _run(self, opening: Awaitable[Opened], begin: Callable[[Opened], PendingReceive]) -> None:
+        try:
+            opened = await opening
+        except HeadraceError as error:
+            self.promise.fail(error)
+            return
+        except asyncio.CancelledError:
+            self.promise.fail(ShuttingDownError("the node is stopping; reconnect and retry"))
+            raise
+        if not self._is_cancelled:
+            self._receive = begin(opened)
+            self._receive.promise.then(self._ended)
+
+    def _ended(self, promise: Promise[list[Received]]) -> None:
+        error = promise.exception()
+        if error is None:
+            self.promise.keep(promise.result())
+        else:
+            self.promise.fail(error)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._receive is not None:
+            self._receive.cancel()

@@ -105,6 +105,7 @@ class Registry:
         return await asyncio.shield(task)
 
     async def _open_now(self, name: str) -> LiveQueue:
+        await self._broker.settled(name)  # its metadata may be there before its files are
         queue = self.queue(name)
         signer = Signer(self._receipt_key, queue.id)
         live = LiveQueue(queue=queue, signer=signer, clock=self._clock, loader=self._loader)

@@ -1,0 +1,94 @@
+"""Writes to the metadata of queues: with their topic or not at all, by compare, found again after unclear answers."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from headrace.cluster.admin import Admin
+from headrace.cluster.catalog import Catalog
+from headrace.cluster.driver import CatalogDriver
+from headrace.cluster.queue_admin import QueueAdmin
+from headrace.model.errors import InvalidConfigError, QueueExistsError, UnknownQueueError
+from headrace.model.ids import NodeId
+from headrace.model.queue import QueueConfig
+from headrace.testing.clock import SimulatedClock
+from headrace.testing.rand import SeededRand
+from headrace.testing.store import MemoryStore
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock, self.rand = SimulatedClock(), SeededRand(1)
+        self.store = MemoryStore(self.clock)
+        self.catalog = Catalog(cluster="c")
+        driver = CatalogDriver(store=self.store, catalog=self.catalog, clock=self.clock, rand=self.rand)
+        self.following = asyncio.ensure_future(driver.run())
+        self.admin = Admin(store=self.store, catalog=self.catalog, node_id=NodeId(1), clock=self.clock, rand=self.rand)
+        self.queues = QueueAdmin(
+            admin=self.admin, store=self.store, catalog=self.catalog, clock=self.clock, rand=self.rand
+        )
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, 10))
+
+
+def test_a_queue_comes_into_being_with_its_topic_and_goes_with_it() -> None:
+    async def main() -> None:
+        world = World()
+        config = QueueConfig(lease_ms=5)
+        await world.admin.create_topic("q", partition_count=2, beside=world.queues.draw("q", config, {"sqs": {"a": 1}}))
+        queue = world.catalog.queues["q"]
+        assert (queue.config, queue.notes, queue.topic_id) == (config, {"sqs": {"a": 1}}, world.catalog.topics["q"].id)
+        await world.queues.save_redrives("q", [{"id": "x"}])
+        await world.admin.delete_topic("q")
+        assert "q" not in world.catalog.queues
+        assert await world.queues.redrives() == {}
+        world.following.cancel()
+
+    run(main())
+
+
+def test_a_topic_becomes_a_queue_once() -> None:
+    async def main() -> None:
+        world = World()
+        topic = await world.admin.create_topic("t", partition_count=1)
+        queue = await world.queues.attach(topic, QueueConfig(), {})
+        assert world.catalog.queues["t"] == queue
+        with pytest.raises(QueueExistsError):
+            await world.queues.attach(topic, QueueConfig(), {})
+        world.following.cancel()
+
+    run(main())
+
+
+def test_a_change_replaces_the_configuration_and_the_notes_of_one_gateway() -> None:
+    async def main() -> None:
+        world = World()
+        topic = await world.admin.create_topic("t", partition_count=1)
+        await world.queues.attach(topic, QueueConfig(), {"sqs": {"a": 1}, "other": {"b": 2}})
+        world.clock.advance(1000)
+        changed = await world.queues.change("t", QueueConfig(lease_ms=7), {"sqs": {"c": 3}})
+        assert world.catalog.queues["t"] == changed
+        assert changed.notes == {"sqs": {"c": 3}, "other": {"b": 2}}
+        assert changed.modified_ms == changed.created_ms + 1000
+        with pytest.raises(InvalidConfigError, match="own dead-letter queue"):
+            await world.queues.change("t", QueueConfig(dead_letter="t"), None)
+        with pytest.raises(UnknownQueueError):
+            await world.queues.change("nowhere", QueueConfig(), None)
+        world.following.cancel()
+
+    run(main())
+
+
+def test_the_key_of_receipts_is_drawn_once() -> None:
+    async def main() -> None:
+        world = World()
+        first = await world.queues.receipt_key()
+        assert len(first) == 32
+        assert await world.queues.receipt_key() == first
+        world.following.cancel()
+
+    run(main())
