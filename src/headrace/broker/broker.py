@@ -108,7 +108,8 @@ class Broker:
     def partition(self, topic: str | UUID, index: int) -> Partition:
         partition = self._by_place.get((topic, index))
         if partition is not None:
-            partition.log.check_usable()
+            if partition.log.broken is not None:
+                partition.log.check_usable()
             return partition
         found = self.topic(topic)
         id = PartitionId(found.id, index)

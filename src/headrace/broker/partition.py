@@ -28,6 +28,7 @@ from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.replay import replay_headers
 from headrace.log.snapshots import Snapshot
+from headrace.model.batch import Buffer
 from headrace.model.errors import (
     CorruptLogError,
     DiskFullError,
@@ -193,12 +194,14 @@ class Partition(TimeLookup):
         try:
             if self._store.is_full:
                 raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
-            self.log.check_usable()
+            if self.log.broken is not None:
+                self.log.check_usable()
             batches = check_records(records, self.log.config, now_ms=self._clock.wall_ms())
         except HeadraceError as error:
             promise.fail(error)
             return promise
-        self._queue.append(Pending(batches, promise))
+        # Here and below the tuple's own constructor: that of a named one is a Python function, at twice the time.
+        self._queue.append(tuple.__new__(Pending, (batches, promise)))
         if not self._turn_is_due:
             self.write_soon()
         return promise
@@ -225,11 +228,14 @@ class Partition(TimeLookup):
         fresh: list[Incoming] = []
         promised: list[Promised] = []
         subscriber = self._subscriber
-        share = _NOTHING if subscriber is None else subscriber.contribute()
-        fresh += share.entries
-        fresh += share.messages
-        share_count = len(fresh)
-        base_offset = Offset(self.log.end_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
+        share, share_count = _NOTHING, 0
+        base_offset = self.log.end_offset
+        if subscriber is not None:
+            share = subscriber.contribute()
+            fresh += share.entries
+            fresh += share.messages
+            share_count = len(fresh)
+            base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
         for pending in queue:
             try:
                 promised.append(self._place(pending, tentative, fresh, base_offset))
@@ -250,7 +256,10 @@ class Partition(TimeLookup):
             self._refuse(promised, error)
             return
         self._promised.extend(promised)
-        self._advance()
+        # With `fsync` what was written now is committed later, and only a retry may be so already.
+        is_synced_later = self.log.config.durability is Durability.FSYNC
+        if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
+            self._advance()
 
     def _refuse(self, promised: list[Promised], error: Exception) -> None:
         """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
@@ -277,11 +286,21 @@ class Partition(TimeLookup):
 
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
+        batches, promise = pending
+        stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
+        if len(batches) == 1 and batches[0].header.producer_id < 0:
+            # What most sends are: nothing to compare with, and one batch to place.
+            header = batches[0].header
+            last = Offset(offset + header.last_offset_delta)
+            fresh.append(batches[0])
+            time_ms = header.max_timestamp_ms if stamped else -1
+            appended = tuple.__new__(Appended, (offset, last, time_ms, self.log.start_offset))
+            return tuple.__new__(Promised, (last + 1, promise, appended))
         first: Offset | None = None
         end = last = Offset(0)
         accepted: list[Incoming] = []
-        trial = dict(tentative) if len(pending.batches) > 1 else tentative
-        for batch in pending.batches:
+        trial = dict(tentative) if len(batches) > 1 else tentative
+        for batch in batches:
             outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial)
             if isinstance(outcome, Duplicate):
                 base, last = outcome.base_offset, outcome.last_offset
@@ -294,22 +313,26 @@ class Partition(TimeLookup):
         tentative.update(trial)
         fresh += accepted
         assert first is not None
-        stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
-        time_ms = pending.batches[-1].header.max_timestamp_ms if stamped else -1
-        return Promised(end, pending.promise, Appended(first, last, time_ms, self.log.start_offset))
+        time_ms = batches[-1].header.max_timestamp_ms if stamped else -1
+        return Promised(end, promise, Appended(first, last, time_ms, self.log.start_offset))
 
     def _write(self, fresh: list[Incoming]) -> list[Offset]:
-        base_offset = self.log.end_offset
+        log, committer = self.log, self._store.committer
+        base_offset = log.end_offset
         now_ms = self._clock.wall_ms()
-        buffers = [batch.data for batch in fresh]
-        size = sum(map(len, buffers))
-        fsync = self.log.config.durability is Durability.FSYNC
-        defer = fsync and self._store.committer.takes_journal(self.log, size, base_offset)
-        offsets = self.log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer)
-        for batch, offset in zip(fresh, offsets, strict=True):
-            self._producers.apply(batch.header, base_offset=offset, seen_ms=now_ms)
+        buffers: list[Buffer] = []
+        size = 0
+        for _, data in fresh:
+            buffers.append(data)
+            size += len(data)
+        fsync = log.config.durability is Durability.FSYNC
+        defer = fsync and committer.takes_journal(log, size, base_offset)
+        offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer)
+        apply = self._producers.apply
+        for (header, _), offset in zip(fresh, offsets, strict=True):
+            apply(header, base_offset=offset, seen_ms=now_ms)
         if fsync:
-            self._store.committer.commit(self.log, base_offset, buffers, size)
+            committer.commit(log, base_offset, buffers, size)
         return offsets
 
     def _advance(self) -> None:
@@ -321,8 +344,9 @@ class Partition(TimeLookup):
         committed = self.log.durable_offset if fsync else self.log.end_offset
         if committed > self._high_watermark:
             self._high_watermark = committed
-            for waiter in list(self.waiters):
-                waiter.wake()
+            if self.waiters:
+                for waiter in list(self.waiters):
+                    waiter.wake()
             if self._subscriber is not None:
                 self._subscriber.advanced()
         promised = self._promised

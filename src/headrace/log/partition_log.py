@@ -183,9 +183,12 @@ class PartitionLog:
         for now, since the caller makes them durable in the journal before anybody is told of them: a thousand
         partitions with a trickle each are then written when there is something to write, or somebody reads.
         """
-        self.check_usable()
-        size = sum(len(batch.data) for batch in batches)
-        segment = self.active
+        if self.broken is not None:
+            self.check_usable()
+        size = 0
+        for _, data in batches:
+            size += len(data)
+        segment = self.segments[-1]
         if segment.size and (
             segment.size + size > self.config.segment_bytes_max
             or now_ms - segment.created_ms >= self.config.segment_ms_max
@@ -198,8 +201,9 @@ class PartitionLog:
             offsets.append(offset)
             offset = Offset(offset + header.last_offset_delta + 1)
         if defer:
-            # Copied, because what arrived is a small piece of a frame that may be large.
-            segment.tail += [bytes(batch.data) for batch in batches]
+            for _, data in batches:
+                # Copied, because what arrived is a small piece of a frame that may be large.
+                segment.tail.append(bytes(data))
             segment.is_synced = False
         else:
             self.write_tail()
@@ -207,9 +211,9 @@ class PartitionLog:
         index, position = segment.index, segment.size
         assert index is not None
         self.epochs.assign(epoch, self.end_offset)
-        for base, batch in zip(offsets, batches, strict=True):
-            index.add(base, position, batch.header.max_timestamp_ms)
-            position += len(batch.data)
+        for base, (header, data) in zip(offsets, batches, strict=True):
+            index.add(base, position, header.max_timestamp_ms)
+            position += len(data)
         segment.mark_verified(segment.size, position)
         segment.size = position
         segment.next_offset = self.end_offset = offset
