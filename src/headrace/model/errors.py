@@ -306,3 +306,108 @@ class UnknownReaderError(HeadraceError):
     """No reader of this name is registered."""
 
     code = "unknown_reader"
+
+
+# Groups.
+
+
+class GroupError(HeadraceError):
+    """What a group or its coordinator refuses."""
+
+    code = "group"
+
+
+class InvalidGroupIdError(GroupError):
+    """A group id that is empty where one is needed."""
+
+    code = "invalid_group_id"
+
+
+class UnknownGroupError(GroupError):
+    """No group has this id."""
+
+    code = "unknown_group"
+
+
+class GroupNotEmptyError(GroupError):
+    """The group has members. Stop them first."""
+
+    code = "group_not_empty"
+
+
+class GroupSubscribedError(GroupError):
+    """The group's members read this topic. Stop them first."""
+
+    code = "group_subscribed"
+
+
+class UnknownMemberError(GroupError):
+    """The group does not know this member: it left, or was silent for too long. Join again."""
+
+    code = "unknown_member"
+
+
+class MemberIdRequiredError(GroupError):
+    """Join again with the member id that this error carries."""
+
+    code = "member_id_required"
+
+    def __init__(self, message: str, *, member_id: str) -> None:
+        super().__init__(message)
+        self.member_id = member_id
+
+
+class IllegalGenerationError(GroupError):
+    """The group has gone on to another generation. Join again."""
+
+    code = "illegal_generation"
+
+
+class RebalanceInProgressError(GroupError):
+    """The group's partitions are being shared out anew. Join again."""
+
+    code = "rebalance_in_progress"
+
+
+class FencedInstanceError(GroupError):
+    """Another member has taken over this group instance id."""
+
+    code = "fenced_instance"
+
+
+class InconsistentProtocolError(GroupError):
+    """A member whose kind or protocols the others of its group do not share."""
+
+    code = "inconsistent_protocol"
+
+
+class GroupFullError(GroupError):
+    """The group has as many members as it may have."""
+
+    code = "group_full"
+
+
+class InvalidSessionTimeoutError(GroupError):
+    """A session time-out outside what this node allows."""
+
+    code = "invalid_session_timeout"
+
+
+class OffsetMetadataTooLargeError(GroupError):
+    """The text beside a committed offset is too long."""
+
+    code = "offset_metadata_too_large"
+
+
+class UnstableOffsetError(GroupError):
+    """A transaction that is not over has an offset for this partition. Ask again."""
+
+    code = "unstable_offset"
+    retriable = True
+
+
+class CoordinatorUnavailableError(GroupError):
+    """Whatever keeps a coordinator from answering for certain. Look for it again, and retry."""
+
+    code = "coordinator_unavailable"
+    retriable = True

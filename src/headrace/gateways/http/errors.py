@@ -42,6 +42,14 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.RedriveRunningError: 409,
     errors.UnknownRedriveError: 404,
     errors.UnknownReaderError: 404,
+    errors.GroupError: 409,
+    errors.InvalidGroupIdError: 400,
+    errors.UnknownGroupError: 404,
+    errors.UnknownMemberError: 404,
+    errors.InvalidSessionTimeoutError: 400,
+    errors.OffsetMetadataTooLargeError: 413,
+    errors.GroupFullError: 429,
+    errors.CoordinatorUnavailableError: 503,
 }
 # Statuses after which a client comes back by itself, if it is told when.
 _RETRY_LATER = frozenset({429, 503, 507})

@@ -23,8 +23,16 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_NOT_AVAILABLE = 15
     INVALID_TOPIC_EXCEPTION = 17
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
     CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
@@ -41,12 +49,19 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     UNKNOWN_TOPIC_ID = 100
     MISMATCHED_ENDPOINT_TYPE = 114
@@ -112,6 +127,23 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.RedriveRunningError: ErrorCode.INVALID_REQUEST,
     errors.UnknownRedriveError: ErrorCode.INVALID_REQUEST,
     errors.UnknownReaderError: ErrorCode.INVALID_REQUEST,
+    # Groups. Clients of a group look for its coordinator again where another API's would look for a leader.
+    errors.GroupError: ErrorCode.UNKNOWN_SERVER_ERROR,
+    errors.InvalidGroupIdError: ErrorCode.INVALID_GROUP_ID,
+    errors.UnknownGroupError: ErrorCode.GROUP_ID_NOT_FOUND,
+    errors.GroupNotEmptyError: ErrorCode.NON_EMPTY_GROUP,
+    errors.GroupSubscribedError: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    errors.UnknownMemberError: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.MemberIdRequiredError: ErrorCode.MEMBER_ID_REQUIRED,
+    errors.IllegalGenerationError: ErrorCode.ILLEGAL_GENERATION,
+    errors.RebalanceInProgressError: ErrorCode.REBALANCE_IN_PROGRESS,
+    errors.FencedInstanceError: ErrorCode.FENCED_INSTANCE_ID,
+    errors.InconsistentProtocolError: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    errors.GroupFullError: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.InvalidSessionTimeoutError: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.OffsetMetadataTooLargeError: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    errors.UnstableOffsetError: ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    errors.CoordinatorUnavailableError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 

@@ -54,6 +54,23 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.RedriveRunningError: sqs.UNSUPPORTED,
     errors.UnknownRedriveError: sqs.RESOURCE_NOT_FOUND,
     errors.UnknownReaderError: sqs.INVALID_VALUE,
+    # SQS has no groups: none of these can come of its operations.
+    errors.GroupError: sqs.INTERNAL,
+    errors.InvalidGroupIdError: sqs.INTERNAL,
+    errors.UnknownGroupError: sqs.INTERNAL,
+    errors.GroupNotEmptyError: sqs.INTERNAL,
+    errors.GroupSubscribedError: sqs.INTERNAL,
+    errors.UnknownMemberError: sqs.INTERNAL,
+    errors.MemberIdRequiredError: sqs.INTERNAL,
+    errors.IllegalGenerationError: sqs.INTERNAL,
+    errors.RebalanceInProgressError: sqs.INTERNAL,
+    errors.FencedInstanceError: sqs.INTERNAL,
+    errors.InconsistentProtocolError: sqs.INTERNAL,
+    errors.GroupFullError: sqs.INTERNAL,
+    errors.InvalidSessionTimeoutError: sqs.INTERNAL,
+    errors.OffsetMetadataTooLargeError: sqs.INTERNAL,
+    errors.UnstableOffsetError: sqs.INTERNAL,
+    errors.CoordinatorUnavailableError: sqs.UNAVAILABLE,
 }
 
 _FAILURES = {
