@@ -4,12 +4,10 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from headrace.folds.queue.arrival import Properties
-from headrace.folds.queue.codec import decode_op, encode_op
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import restore, snapshot
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.invariant import check_invariants
-from headrace.folds.queue.op import Op
 from headrace.folds.queue.view import state_of
 from headrace.model.queue import QueueConfig
 
@@ -67,11 +65,3 @@ class Script:
     def restart(self) -> None:
         self.fold = restore(snapshot(self.fold, NAME), name=NAME)
         check_invariants(self.fold)
-
-
-def through_the_log(op: Op) -> Op:
-    """An entry as it is read back."""
-    decoded = decode_op(*encode_op(SUBSCRIPTION, op))
-    assert decoded is not None
-    assert decoded[0] == SUBSCRIPTION
-    return decoded[1]

@@ -8,13 +8,14 @@ from uuid import UUID
 import pytest
 from tests.folds.queue.script import NAME, Script
 
+from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import fold_name, restore, snapshot
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.op import Op
 from headrace.log import snapshots
 from headrace.model.errors import CorruptLogError
-from headrace.model.queue import QueueConfig
+from headrace.model.queue import SPAN_MS_MAX, QueueConfig
 from headrace.testing.disk import SimulatedDisk
 
 LEASE_BYTES_MAX = 200
@@ -56,6 +57,18 @@ def test_a_snapshot_of_another_subscription_or_with_a_flipped_bit_is_refused() -
         restore(data, name="queue-deadbeef")
     with pytest.raises(CorruptLogError):
         restore(data[:-1] + bytes([data[-1] ^ 1]), name=NAME)
+
+
+@pytest.mark.parametrize(("sent_ms", "state"), [(-1, "visible"), (-(2**63), "dying"), (2**63 - 1, "delayed")])
+def test_any_timestamp_that_a_producer_may_write_can_be_kept(sent_ms: int, state: str) -> None:
+    script = Script(QueueConfig(delay_ms=100, ttl_ms=1000))
+    own = Properties(due_ms=sent_ms + 10, expires_ms=sent_ms + SPAN_MS_MAX, deduplication_id=b"x")
+    script.fold.arrive(0, 2, sent_ms=sent_ms, properties={0: own})
+    before = snapshot(script.fold, NAME)
+    script.restart()
+    assert snapshot(script.fold, NAME) == before
+    script.fold.advance(script.now)
+    assert script.states([0]) == [state]
 
 
 def test_a_replay_that_knows_nothing_of_the_moments_in_between_ends_in_the_same_bytes() -> None:

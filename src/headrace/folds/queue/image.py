@@ -165,13 +165,15 @@ def _load_offsets(data: bytes) -> list[int]:
 
 def _dump_packed(values: dict[int, int]) -> _Packed:
     offsets = sorted(values)
-    return _dump_offsets(offsets), b"".join([values[offset].to_bytes(_PACKED_BYTES, "big") for offset in offsets])
+    return _dump_offsets(offsets), b"".join(
+        [values[offset].to_bytes(_PACKED_BYTES, "big", signed=True) for offset in offsets]
+    )
 
 
 def _load_packed(dumped: _Packed) -> dict[int, int]:
     offsets, numbers = dumped
     return {
-        offset: int.from_bytes(numbers[index * _PACKED_BYTES : (index + 1) * _PACKED_BYTES], "big")
+        offset: int.from_bytes(numbers[index * _PACKED_BYTES : (index + 1) * _PACKED_BYTES], "big", signed=True)
         for index, offset in enumerate(_load_offsets(offsets))
     }
 
