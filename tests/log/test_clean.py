@@ -219,13 +219,13 @@ def test_a_stop_gives_up_a_cleaning_and_nothing_has_changed(monkeypatch: pytest.
         log.roll(now_ms=world.clock.wall_ms())
         await world.store.checkpoint(log)
         held = HeldThreads()
-        world.store._cleaner._threads = held
+        world.store.cleaner._threads = held
         cleaning = asyncio.ensure_future(world.store.clean(log))
         await world.settle()
         held.release()
         await world.settle()
         assert not cleaning.done()
-        world.store._cleaner.end()
+        world.store.cleaner.end()
         while not cleaning.done():
             held.release()
             await world.settle()
@@ -246,7 +246,7 @@ def test_cleaning_is_given_up_when_the_log_is_cut_meanwhile() -> None:
         log.roll(now_ms=world.clock.wall_ms())
         await world.store.checkpoint(log)
         held = HeldThreads()
-        world.store._cleaner._threads = held
+        world.store.cleaner._threads = held
         cleaning = asyncio.ensure_future(world.store.clean(log))
         await world.settle()
         await world.store.truncate(log, Offset(35))
@@ -490,7 +490,7 @@ def test_cleaning_is_given_up_when_retention_takes_the_segments_meanwhile() -> N
         log.roll(now_ms=world.clock.wall_ms())
         await world.store.checkpoint(log)
         held = HeldThreads()
-        world.store._cleaner._threads = held
+        world.store.cleaner._threads = held
         cleaning = asyncio.ensure_future(world.store.clean(log))
         await world.settle()
         assert len(held) == 1

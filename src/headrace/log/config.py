@@ -29,5 +29,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     clean_merge_bytes: int = MIB
     # The segment that is written to is closed for cleaning once it is this large and more than half of it is dead.
     clean_active_bytes: int = 4 * MIB
+    # Memory for the keys of one pass of compaction: 24 bytes a key, at a load of 0.7. A log with more keys than that in
+    # its dirty part takes several passes.
+    compact_map_bytes: int = 32 * MIB
     # A producer that has been silent for this long is forgotten.
     producer_expiry_ms: int = 24 * 60 * 60 * 1000

@@ -105,9 +105,10 @@ class LogStore:
             config=self._config,
             spawn=self._spawn,
         )
-        self._cleaner = Cleaner(
+        self.cleaner = Cleaner(
             disk=self._disk,
             clock=self._clock,
+            rand=self._rand,
             config=self._config,
             threads=self._read_threads,
             sync_threads=self._sync_threads,
@@ -129,7 +130,7 @@ class LogStore:
         """Make everything durable and leave the mark of a clean stop."""
         self._is_stopping = True
         self.committer.pace.end()
-        self._cleaner.end()
+        self.cleaner.end()
         for pause in self._pauses:
             pause.set()
         while self._tasks:
@@ -347,7 +348,7 @@ class LogStore:
 
     async def clean(self, partition_log: PartitionLog) -> bool:
         """Clean one group of a log's segments, if any is worth it, and say whether that was done."""
-        return await self._cleaner.clean(partition_log)
+        return await self.cleaner.clean(partition_log)
 
     async def _discard(self, partition_log: PartitionLog, stems: Sequence[str]) -> None:
         async with self._trash_lock:
@@ -356,7 +357,7 @@ class LogStore:
 
     async def _clean_always(self) -> None:
         while await self._pause(self._config.maintenance_interval_ms):
-            await self._cleaner.clean_all(self.logs)
+            await self.cleaner.clean_all(self.logs)
 
     async def _maintain_always(self) -> None:
         while await self._pause(self._config.maintenance_interval_ms):
@@ -371,7 +372,8 @@ class LogStore:
     async def _try_maintain(self, partition_log: PartitionLog) -> None:
         """A full disk, or damage in one partition, is no reason to stop looking after the others."""
         try:
-            await self.maintain(partition_log, floor=partition_log.durable_offset)
+            floor = min(partition_log.durable_offset, partition_log.open_limit())
+            await self.maintain(partition_log, floor=floor)
         except (HeadraceError, OSError) as error:
             log.warning(
                 "maintenance of a partition failed and is tried again later",

@@ -1,4 +1,6 @@
-"""What is done to a log behind its users' backs: checkpoints, retention, truncation. (And cleaning: `clean.py`.)
+"""What is done to a log behind its users' backs: checkpoints, retention, truncation.
+
+Cleaning is too, and has files of its own: `clean.py`, `compact.py`.
 
 Each has a part that decides and changes memory, on the event loop, and a part that blocks and touches only files that
 nobody else writes, in a thread. The order in which things become durable:
@@ -15,6 +17,7 @@ from headrace.log import checkpoint as checkpoint_file
 from headrace.log import cleaned as cleaned_file
 from headrace.log import snapshots
 from headrace.log.checkpoint import Checkpoint
+from headrace.log.compacted import lower_compacted
 from headrace.log.config import LogConfig
 from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
@@ -101,9 +104,11 @@ def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
         return False
     assert active.index is not None
     newest_ms = active.index.max_timestamp_ms
-    expired = log.config.retention_ms != UNLIMITED and 0 <= newest_ms < now_ms - log.config.retention_ms
+    config = log.config
+    retention_ms = config.retention_ms if config.is_deleting else UNLIMITED
+    expired = retention_ms != UNLIMITED and 0 <= newest_ms < now_ms - retention_ms
     deleted = log.start_offset >= log.end_offset
-    return expired or deleted or now_ms - active.created_ms >= log.config.segment_ms_max
+    return expired or deleted or now_ms - active.created_ms >= config.segment_age_ms_max
 
 
 def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bool:
@@ -114,7 +119,7 @@ def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bo
     # Nobody asked for these bytes to be synced, and a checkpoint syncs them. The kernel writes them out by itself
     # within half a minute, after which it costs nothing; until then only retention is a reason.
     settled = now_ms - log.active.created_ms >= config.memory_settle_ms
-    crowded = UNLIMITED < log.config.retention_bytes < log.size_bytes - log.active.size
+    crowded = log.config.is_deleting and UNLIMITED < log.config.retention_bytes < log.size_bytes - log.active.size
     return rolled and (settled or crowded)
 
 
@@ -166,6 +171,7 @@ class TruncationPlan(NamedTuple):
     def run(self, disk: Disk, trash: Trash) -> None:
         """Blocks."""
         _remove_index(disk, self.path.removesuffix(LOG_SUFFIX))
+        lower_compacted(disk, self.checkpoint.directory, Offset(self.checkpoint.checkpoint.recovery_point))
         self.checkpoint.run(disk)
         if self.cleaned is not None:
             write_atomically(disk, self.checkpoint.directory, cleaned_file.NAME, self.cleaned)

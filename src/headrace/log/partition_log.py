@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from headrace.host.disk import Disk
 from headrace.log.cleaned import Cleaned
+from headrace.log.compacted import Compacted
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.flush_plan import FlushPlan
@@ -34,6 +35,7 @@ from headrace.log.segment import Segment
 from headrace.log.segment_list import SegmentList
 from headrace.log.segment_writer import give_back, write_buffers
 from headrace.log.snapshots import Snapshot
+from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
     DiskFullError,
@@ -103,12 +105,17 @@ class PartitionLog:
         self.listener: Callable[[], None] = _nobody
         # Have the log's owner append what it has decided and not written, so that a checkpoint's snapshots have it.
         self.write_pending: Callable[[], None] = _nobody
+        # Where the oldest open transaction began, or the end: nothing from there on is dropped.
+        self.open_limit: Callable[[], Offset] = lambda: self.end_offset
         # State of the folds at end_offset, for a checkpoint.
         self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
         # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.
         self.snapshot_offset = Offset(-1)
         self.retainer_count = 0  # retainers that this log has had since it was opened
         self._retainer: Retainer | None = None
+        # Knows which messages were committed. None: no transaction ever wrote here.
+        self.transactions: Transactions | None = None
+        self.compacted: Compacted | None = None  # how far; None until somebody asked
         self.generation = max((entry.generation for entry in self.cleaned_entries), default=0)  # of the newest cleaning
         self.cut_count = 0  # truncations since the log was opened
         self._directory_is_synced = True
@@ -191,7 +198,7 @@ class PartitionLog:
         segment = self.segments[-1]
         if segment.size and (
             segment.size + size > self.config.segment_bytes_max
-            or now_ms - segment.created_ms >= self.config.segment_ms_max
+            or now_ms - segment.created_ms >= self.config.segment_age_ms_max
         ):
             segment = self.roll(now_ms=now_ms)
         offsets = []
@@ -378,6 +385,7 @@ class PartitionLog:
         Returns the segments after it, for the caller to move away.
         """
         self.cut_count += 1
+        self.compacted = None  # its file is lowered, and read again
         later = self._list.drop(self.segments.index(segment) + 1, None)
         for gone in later:
             self._let_go(gone)

@@ -41,13 +41,15 @@ def count_expired(
         # A segment without timestamps is as old as nothing: only its size can make it go.
         newest_ms = segment.max_timestamp_ms
         aged = (
-            config.retention_ms != UNLIMITED
+            config.is_deleting
+            and config.retention_ms != UNLIMITED
             and newest_ms is not None
             and newest_ms >= 0
             and now_ms - newest_ms > config.retention_ms
         )
         # Like Kafka: a segment goes only if what is left without it still reaches the stated size.
-        crowded = config.retention_bytes != UNLIMITED and bytes_left >= config.retention_bytes
+        is_bounded = config.is_deleting and config.retention_bytes != UNLIMITED
+        crowded = is_bounded and bytes_left >= config.retention_bytes
         if segment.next_offset > floor or not (deleted or aged or crowded):
             break
         count += 1

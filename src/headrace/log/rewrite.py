@@ -1,31 +1,27 @@
-"""Writing the live messages of neighbouring closed segments into one new file, a slice at a time. Blocks.
+"""Writing what stays of neighbouring closed segments into one new file, a slice at a time. Blocks.
 
 Nobody else writes any of these files: the old ones are closed, the new one has a name of its own. It is synced piece by
 piece, and its name with it, before `step` says that all is done. What is read is checked before it is written again:
 damage must never get a new checksum.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 from headrace.host.disk import Disk, File, write_fully
+from headrace.log.batch_walk import BatchWalk
 from headrace.log.cleaned import Cleaned, add_place
 from headrace.log.index import SparseIndex
-from headrace.log.keep import empty_batch, keep_records
-from headrace.log.segment import Segment, check_crc
-from headrace.log.walk import Places, whole_header
+from headrace.log.judge import Judge
+from headrace.log.keep import empty_batch
+from headrace.log.segment import Segment
 from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
-from headrace.model.errors import CorruptBatchError
 from headrace.model.ids import Offset
-from headrace.wire.kafka.records import control_kind, decode_batch
 
 # Read in one slice, and written between two syncs. Small, because others wait for the interpreter and for the disk.
 _SLICE_BYTES = 512 * 1024
-_CHUNK_BYTES = 256 * 1024
 _SYNC_BYTES = 2 * 1024 * 1024
-
-# Control entries from this kind on are headrace's own: their meaning is in the folds, whose snapshots cover them.
-_OWN_CONTROL_KIND = 100
+# Looking at a message takes as long as reading about so many bytes.
+_RECORD_COST_BYTES = 64
 
 
 class Rewrite:
@@ -34,7 +30,7 @@ class Rewrite:
         disk: Disk,
         directory: str,
         old: Sequence[Segment],
-        live: Sequence[int],
+        judge: Judge,
         *,
         generation: int,
         interval_bytes: int,
@@ -43,7 +39,8 @@ class Rewrite:
         self.old = old
         self._disk = disk
         self._directory = directory
-        self._live = live
+        self._judge = judge
+        self._kept_before = judge.kept_count
         self._generation = generation
         self._index = SparseIndex(interval_bytes)
         # Where no batch follows, the last one stands for the log's end, so that readers get there.
@@ -51,13 +48,10 @@ class Rewrite:
         self._crc = 0
         self._size = self._synced_size = 0
         self._batches_end = old[0].base_offset
-        self._live_at = 0
         self._pieces: list[bytes] = []
-        self._left = list(old)
+        self._walk = BatchWalk(disk, old)
         self._file: File | None = None
-        self._source: File | None = None
         self._path = self.result().path
-        self._open_next()
 
     def result(self) -> Segment:
         """The new segment."""
@@ -73,7 +67,7 @@ class Rewrite:
                 generation=self._generation,
                 size=self._size,
                 batches_end=self._batches_end,
-                live_count=len(self._live),
+                live_count=self._judge.kept_count - self._kept_before,
                 places_crc=self._crc,
             ),
         )
@@ -86,15 +80,17 @@ class Rewrite:
             self._file = self._disk.open(self._path, create=True)
             self._file.truncate(0)
         budget = _SLICE_BYTES
-        while self._left and budget > 0:
-            budget -= self._pass_batch()
+        header = None
+        while budget > 0 and (header := self._walk.advance()) is not None:
+            budget -= self._pass_batch(header)
+        is_done = header is None
         write_fully(self._file, self._pieces, self._size - sum(map(len, self._pieces)))
         self._pieces.clear()
-        if self._left and self._size - self._synced_size < _SYNC_BYTES:
+        if not is_done and self._size - self._synced_size < _SYNC_BYTES:
             return False
         self._file.fdatasync()
         self._synced_size = self._size
-        if self._left:
+        if not is_done:
             return False
         self.close()
         self._disk.sync_directory(self._directory)
@@ -104,9 +100,7 @@ class Rewrite:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if self._left and self._source is not None:
-            self._source.close()
-            self._source = None
+        self._walk.close()
 
     def remove(self) -> None:
         """Take the new file away, for it is not wanted after all."""
@@ -114,68 +108,19 @@ class Rewrite:
         if self._disk.exists(self._path):
             self._disk.remove(self._path)
 
-    # Reading.
-
-    def _open_next(self) -> None:
-        segment = self._left[0]
-        self._source = None
-        self._position = self._chunk_position = 0
-        self._offset = segment.first_offset
-        self._places = Places(segment, 0)
-        self._chunk = b""
-
-    def _pass_batch(self) -> int:
-        """Copy, thin out or pass over the next batch; return about how many bytes of reading that was."""
-        segment = self._left[0]
-        if self._position >= segment.size:
-            if self._source is not None:
-                self._source.close()
-            del self._left[0]
-            if self._left:
-                self._open_next()
-            return 1
-        header = whole_header(self._at_least(HEADER_SIZE), self._at, segment, self._position, self._offset)
-        end = self._position + header.size
-        self._places.pass_by(self._chunk, self._at, end)
-        is_last = self._keeps_last and len(self._left) == 1 and end == segment.size
-        kept = self._keep(header, segment, is_last)
+    def _pass_batch(self, header: BatchHeader) -> int:
+        """Copy, thin out or pass over the batch at hand; return about how many bytes of reading that was."""
+        is_last = self._keeps_last and self._walk.is_last
+        is_dead = self._judge.is_dead(header)
+        if is_dead and not is_last:
+            return HEADER_SIZE * 8
+        batch = self._walk.batch()
+        kept = None if is_dead else self._judge.keep(header, batch)
+        if kept is None and is_last:
+            kept = batch if header.is_control else empty_batch(header, batch)
         if kept is not None:
             self._add(kept)
-        self._position = end
-        self._offset = segment.offset_after(header, end)
-        return HEADER_SIZE * 8 if kept is None else header.size
-
-    @property
-    def _at(self) -> int:
-        return self._position - self._chunk_position
-
-    def _at_least(self, size: int) -> bytes:
-        """Have so many bytes from the position on in the chunk, if the file has them."""
-        if self._at + size > len(self._chunk):
-            if self._source is None:
-                self._source = self._disk.open(self._left[0].path)
-            size = min(max(size, _CHUNK_BYTES), self._left[0].size - self._position)
-            self._chunk = self._source.pread(self._position, size)
-            self._chunk_position = self._position
-        return self._chunk
-
-    def _keep(self, header: BatchHeader, segment: Segment, is_last: bool) -> bytes | None:
-        """What stays of a batch."""
-        first = bisect_left(self._live, header.base_offset, self._live_at)
-        self._live_at = bisect_left(self._live, header.next_offset, first)
-        live = self._live[first : self._live_at]
-        if not live and not header.is_control and not is_last:
-            return None
-        chunk = self._at_least(header.size)
-        batch = chunk[self._at : self._at + header.size]
-        check_crc(header, batch, path=segment.path, position=self._position)
-        if header.is_control:
-            return batch if is_last or not _is_own_control(batch) else None
-        if not live:
-            return empty_batch(header, batch)
-        return batch if len(live) == header.record_count else keep_records(header, batch, frozenset(live))
-
-    # Writing.
+        return header.size + header.record_count * _RECORD_COST_BYTES
 
     def _add(self, batch: bytes) -> None:
         header = read_header(batch)
@@ -184,10 +129,3 @@ class Rewrite:
         self._batches_end = header.next_offset
         self._size += len(batch)
         self._pieces.append(batch)
-
-
-def _is_own_control(batch: bytes) -> bool:
-    try:
-        return all(control_kind(record) >= _OWN_CONTROL_KIND for record in decode_batch(batch))
-    except CorruptBatchError:
-        return False

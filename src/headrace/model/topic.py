@@ -21,6 +21,10 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 UNLIMITED = -1
 
+DELETE = "delete"
+COMPACT = "compact"
+COMPACT_AND_DELETE = "compact,delete"
+
 
 class Durability(Enum):
     """When a send is acknowledged."""
@@ -46,9 +50,28 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes_max: int = 1024 * 1024 + 12  # a whole batch, as Kafka counts it
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     in_sync_min: int = 1
-    cleanup_policy: str = "delete"
+    cleanup_policy: str = DELETE
+    dirty_ratio_min: float = 0.5
+    compaction_lag_ms_min: int = 0
+    compaction_lag_ms_max: int = INT64_MAX
+    delete_retention_ms: int = DAY_MS
     compression_type: str = "producer"
     index_interval_bytes: int = 4096
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether of each key only the last message stays."""
+        return self.cleanup_policy != DELETE
+
+    @property
+    def segment_age_ms_max(self) -> int:
+        """A file that is written to is never compacted, so it must not be for longer than a message may wait."""
+        return min(self.segment_ms_max, self.compaction_lag_ms_max) if self.is_compacted else self.segment_ms_max
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether messages go by age and size."""
+        return self.cleanup_policy != COMPACT
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +91,7 @@ class ConfigKey(NamedTuple):
 
     name: str
     field: str
-    kind: str  # "int", "long" or "string": what Kafka's admin tools call the type
+    kind: str  # "int", "long", "double", "string" or "list": what Kafka's admin tools call the type
     grammar: str
     parse: Callable[[str], Any]
     documentation: str
@@ -86,6 +109,21 @@ def _integer(low: int, high: int, *, unlimited: bool = False) -> tuple[str, Call
         return value
 
     return grammar, parse
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError
+    return value
+
+
+def _policy(text: str) -> str:
+    """A list in any order, in the one form that is compared and shown."""
+    parts = [part.strip() for part in text.split(",")]
+    if not set(parts) <= {COMPACT, DELETE} or len(set(parts)) != len(parts):
+        raise ValueError
+    return COMPACT_AND_DELETE if len(parts) > 1 else parts[0]
 
 
 def _choice(kind: type[Enum]) -> tuple[str, Callable[[str], Enum]]:
@@ -120,8 +158,16 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = {
                   "Whether a message carries the time of its creation or of its arrival."),
         ConfigKey("min.insync.replicas", "in_sync_min", "int", *_integer(1, 32),
                   "In-sync replicas without which acks=all is refused."),
-        ConfigKey("cleanup.policy", "cleanup_policy", "string", *_only("delete"),
-                  "What retention does with old messages."),
+        ConfigKey("cleanup.policy", "cleanup_policy", "list", "delete, compact, or both with a comma", _policy,
+                  "Whether messages go by age and size, or when a later one has their key, or both."),
+        ConfigKey("min.cleanable.dirty.ratio", "dirty_ratio_min", "double", "a number from 0 to 1", _fraction,
+                  "Compaction begins when more than this part of the closed files was never compacted."),
+        ConfigKey("min.compaction.lag.ms", "compaction_lag_ms_min", "long", *_integer(0, INT64_MAX),
+                  "How long a message stays uncompacted at least."),
+        ConfigKey("max.compaction.lag.ms", "compaction_lag_ms_max", "long", *_integer(1, INT64_MAX),
+                  "How long a message stays uncompacted at most, whatever the dirty ratio."),
+        ConfigKey("delete.retention.ms", "delete_retention_ms", "long", *_integer(0, INT64_MAX),
+                  "How long a message without a value is kept after it was first compacted."),
         ConfigKey("compression.type", "compression_type", "string", *_only("producer"),
                   "Batches are stored as the producer compressed them."),
         ConfigKey("index.interval.bytes", "index_interval_bytes", "int", *_integer(512, 1024**3),
@@ -143,7 +189,13 @@ def parse_config(overrides: Mapping[str, str]) -> TopicConfig:
             fields[key.field] = key.parse(text)
         except ValueError:
             raise InvalidConfigError(f"{name}={text!r} is not valid; it takes {key.grammar}") from None
-    return TopicConfig(**fields)
+    config = TopicConfig(**fields)
+    if config.compaction_lag_ms_min > config.compaction_lag_ms_max:
+        raise InvalidConfigError(
+            f"min.compaction.lag.ms={config.compaction_lag_ms_min} is more than "
+            f"max.compaction.lag.ms={config.compaction_lag_ms_max}; a message cannot wait longer than it may"
+        )
+    return config
 
 
 def show_value(config: TopicConfig, key: ConfigKey) -> str:

@@ -18,6 +18,7 @@ class Kind(IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
@@ -26,7 +27,7 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-_KINDS = {"string": Kind.STRING, "int": Kind.INT, "long": Kind.LONG}
+_KINDS = {"string": Kind.STRING, "int": Kind.INT, "long": Kind.LONG, "double": Kind.DOUBLE, "list": Kind.LIST}
 _DEFAULTS = TopicConfig()
 
 
