@@ -20,7 +20,6 @@ from headrace.model.errors import (
     HeadraceError,
     InvalidRecordError,
     UnsupportedCodecError,
-    UnsupportedError,
 )
 from headrace.model.topic import TimestampType, TopicConfig
 from headrace.wire.crc import crc32c
@@ -84,7 +83,7 @@ def test_a_batch_of_the_largest_size_is_taken_and_one_byte_more_is_not() -> None
         pytest.param(changed(21, ">h", 5), UnsupportedCodecError, id="codec 5"),
         pytest.param(changed(21, ">h", 7), UnsupportedCodecError, id="codec 7"),
         pytest.param(changed(21, ">h", ATTRIBUTE_CONTROL), InvalidRecordError, id="control"),
-        pytest.param(changed(21, ">h", ATTRIBUTE_TRANSACTIONAL), UnsupportedError, id="transactional"),
+        pytest.param(changed(21, ">h", ATTRIBUTE_TRANSACTIONAL), InvalidRecordError, id="no producer"),
         pytest.param(changed(43, ">q", 5), InvalidRecordError, id="producer without epoch and sequence"),
     ],
 )

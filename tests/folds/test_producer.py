@@ -13,6 +13,7 @@ from headrace.model.errors import (
     ProducerFencedError,
 )
 from headrace.model.ids import Offset
+from headrace.wire.kafka.marker import Marker
 
 
 class Partition:
@@ -137,17 +138,17 @@ def test_a_producer_id_without_epoch_or_sequence_is_refused() -> None:
 
 
 def test_a_transaction_marker_has_no_sequence_and_may_bring_a_new_epoch() -> None:
-    partition = Partition()
-    marker = ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL
-    partition.send(batch(0))
-    partition.send(batch(-1, attributes=marker))
-    partition.send(batch(1))
-    partition.send(batch(-1, epoch=1, attributes=marker))
+    fold = ProducerFold()
+    attributes = ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL
+    fold.apply(batch(0, offset=0), seen_ms=0)
+    fold.apply(batch(-1, offset=1, attributes=attributes), seen_ms=0, marker=Marker(True, 0))
+    assert fold.check(batch(1), base_offset=Offset(2)) is FRESH
+    fold.apply(batch(-1, epoch=1, offset=2, attributes=attributes), seen_ms=0, marker=Marker(False, 0))
     with pytest.raises(ProducerFencedError):
-        partition.send(batch(2))
+        fold.check(batch(2), base_offset=Offset(3))
     with pytest.raises(OutOfOrderSequenceError):
-        partition.send(batch(2, epoch=1))
-    assert partition.send(batch(0, epoch=1)) == 4
+        fold.check(batch(2, epoch=1), base_offset=Offset(3))
+    assert fold.check(batch(0, epoch=1), base_offset=Offset(3)) is FRESH
 
 
 def test_batches_of_one_turn_are_checked_before_any_is_written() -> None:

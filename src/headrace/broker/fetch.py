@@ -47,6 +47,8 @@ class Fetched(NamedTuple):
     start_offset: int
     buffers: list[Buffer]
     diverging: tuple[int, int] | None = None
+    # Producer and first offset of the aborted transactions in what was read, for who reads committed messages.
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 class Attempt(NamedTuple):
@@ -61,10 +63,11 @@ class Attempt(NamedTuple):
 class TailWaiter:
     """One long poll. Woken by any of its partitions, done when together they have enough."""
 
-    def __init__(self, places: list[tuple[Partition, Offset]], bytes_min: int) -> None:
+    def __init__(self, places: list[tuple[Partition, Offset]], bytes_min: int, *, read_committed: bool = False) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._places = places
         self._bytes_min = bytes_min
+        self._read_committed = read_committed
 
     def wake(self) -> None:
         if self.done.done():
@@ -74,7 +77,7 @@ class TailWaiter:
             if partition.log.broken is not None:
                 self.finish()
                 return
-            if partition.high_watermark > offset:
+            if (partition.last_stable_offset if self._read_committed else partition.high_watermark) > offset:
                 size += partition.log.bytes_from(offset)
                 if size >= self._bytes_min:
                     self.finish()
@@ -113,7 +116,7 @@ class Fetcher:
         waiter = None
         if not attempt.cold:
             places = [(self._find(part.topic, part.partition), Offset(part.offset)) for part in request.parts]
-            waiter = TailWaiter(places, request.bytes_min)
+            waiter = TailWaiter(places, request.bytes_min, read_committed=request.read_committed)
         return asyncio.get_running_loop().create_task(self._fetch_slowly(request, attempt, waiter))
 
     async def _fetch_slowly(self, request: Fetch, attempt: Attempt, waiter: TailWaiter | None) -> list[Fetched]:
@@ -121,10 +124,10 @@ class Fetcher:
             await waiter.wait(self._clock, request.wait_ms)
             attempt = self._attempt(request)
         for place, cold in attempt.cold:
-            attempt.results[place] = await self._finish(attempt.results[place], cold)
+            attempt.results[place] = await self._finish(attempt.results[place], cold, request, request.parts[place])
         return attempt.results
 
-    async def _finish(self, result: Fetched, cold: Cold) -> Fetched:
+    async def _finish(self, result: Fetched, cold: Cold, request: Fetch, part: FetchPart) -> Fetched:
         try:
             found: Slice = await self._store.finish(cold)
         except HeadraceError as error:
@@ -132,7 +135,18 @@ class Fetcher:
         except FileNotFoundError:
             # Retention took the segment between the lookup and the read; the next fetch is told the new start.
             return result
-        return result._replace(buffers=[found.data] if len(found.data) else [])
+        if not len(found.data):
+            return result._replace(buffers=[])
+        result = result._replace(buffers=[found.data])
+        return self._with_aborted(result, part, found.next_offset) if request.read_committed else result
+
+    def _with_aborted(self, result: Fetched, part: FetchPart, end: Offset) -> Fetched:
+        """Say which of what was read is of aborted transactions. Whole batches were read, so from before the offset."""
+        try:
+            partition = self._find(part.topic, part.partition)
+        except HeadraceError as error:
+            return result._replace(error=error, buffers=[])
+        return result._replace(aborted=partition.aborted_in(Offset(part.offset), end))
 
     def _attempt(self, request: Fetch) -> Attempt:
         results: list[Fetched] = []
@@ -152,6 +166,8 @@ class Fetcher:
                     elif len(found.data):
                         result.buffers.append(found.data)
                         size += len(found.data)
+                        if request.read_committed:
+                            result = self._with_aborted(result, part, found.next_offset)
             except OffsetOutOfRangeError as error:
                 result = Fetched(error, -1, -1, error.start, [])
                 is_final = True

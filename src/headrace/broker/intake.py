@@ -21,7 +21,6 @@ from headrace.model.errors import (
     CorruptBatchError,
     InvalidRecordError,
     UnsupportedCodecError,
-    UnsupportedError,
 )
 from headrace.model.topic import TimestampType, TopicConfig
 from headrace.wire.crc import crc32c
@@ -99,8 +98,8 @@ def _check_content(header: BatchHeader) -> None:
         raise InvalidRecordError(f"{header.record_count} records cannot be in {header.size - HEADER_SIZE} bytes")
     if header.is_control:
         raise InvalidRecordError("control batches are written by brokers only")
-    if header.is_transactional:
-        raise UnsupportedError("transactions are not supported yet; send without a transactional id")
+    if header.is_transactional and not header.has_producer:
+        raise InvalidRecordError("a transactional batch has a producer id; this one has none")
     if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise InvalidRecordError(
             f"producer {header.producer_id} sent epoch {header.producer_epoch}, sequence {header.base_sequence}"

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.broker.intake import check_records
 from headrace.broker.promise import Promise
+from headrace.broker.stable import Stability
 from headrace.broker.times import TimeLookup
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
 from headrace.host.clock import Clock
@@ -26,9 +27,8 @@ from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY
-from headrace.log.replay import replay_headers
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import Buffer
+from headrace.model.batch import Buffer, read_header
 from headrace.model.errors import (
     CorruptLogError,
     DiskFullError,
@@ -41,6 +41,7 @@ from headrace.model.errors import (
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import Durability, TimestampType, TopicConfig
+from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
 
 _logger = logging.getLogger(__name__)
 
@@ -97,6 +98,16 @@ class Pending(NamedTuple):
 
     batches: list[Incoming]
     promise: Promise[Appended]
+    is_verified: bool = False  # the coordinator has confirmed that its transaction may write here
+
+
+class PendingMarker(NamedTuple):
+    """The end of a transaction, likewise."""
+
+    batch: Incoming
+    marker: Marker
+    is_bumped: bool
+    promise: Promise[Appended]
 
 
 class Promised(NamedTuple):
@@ -107,7 +118,7 @@ class Promised(NamedTuple):
     answer: Appended
 
 
-class Partition(TimeLookup):
+class Partition(TimeLookup, Stability):
     def __init__(self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch) -> None:
         self.id: PartitionId = log.id
         self.log = log
@@ -117,7 +128,7 @@ class Partition(TimeLookup):
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._producers = ProducerFold()
-        self._queue: list[Pending] = []
+        self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
         self._subscriber: Subscriber | None = None
         self._turn_is_due = False
@@ -125,6 +136,7 @@ class Partition(TimeLookup):
         log.listener = self._advance
         log.take_snapshots = self._take_snapshots
         log.write_pending = self.write_now
+        log.open_limit = self._open_limit
 
     # Where it stands.
 
@@ -141,16 +153,8 @@ class Partition(TimeLookup):
         return self._high_watermark
 
     @property
-    def last_stable_offset(self) -> Offset:
-        return self._high_watermark
-
-    @property
     def size_bytes(self) -> int:
         return self.log.size_bytes
-
-    @property
-    def producer_count(self) -> int:
-        return len(self._producers)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Obey new settings from the next append on."""
@@ -167,14 +171,12 @@ class Partition(TimeLookup):
                 break
             except (CorruptLogError, UnsupportedError) as error:
                 _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
-        start = max(self._producers.end_offset, self.log.start_offset)
-        now_ms = self._clock.wall_ms()
-        for header in replay_headers(self.log, start):
-            self._producers.apply(header, seen_ms=now_ms)
+        self._replay(self._clock.wall_ms())
 
     def _take_snapshots(self) -> Sequence[Snapshot]:
         if not self.log.end_offset:
             return ()
+        self._producers.transactions.forget_below(self.log.start_offset)
         taken = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
         if self._subscriber is not None:
             snapshot = self._subscriber.snapshot()
@@ -188,8 +190,12 @@ class Partition(TimeLookup):
 
     # Append.
 
-    def append(self, records: memoryview) -> Promise[Appended]:
-        """Store a record set; the promise is kept when it is committed. The memory is ours until then."""
+    def append(self, records: memoryview, *, is_verified: bool = False) -> Promise[Appended]:
+        """Store a record set; the promise is kept when it is committed. The memory is ours until then.
+
+        A batch that opens a transaction is stored only if it is verified: if the coordinator has this partition in the
+        producer's transaction, in this turn of the loop.
+        """
         promise: Promise[Appended] = Promise()
         try:
             if self._store.is_full:
@@ -201,9 +207,28 @@ class Partition(TimeLookup):
             promise.fail(error)
             return promise
         # Here and below the tuple's own constructor: that of a named one is a Python function, at twice the time.
-        self._queue.append(tuple.__new__(Pending, (batches, promise)))
+        self._queue.append(tuple.__new__(Pending, (batches, promise, is_verified)))
         if not self._turn_is_due:
             self.write_soon()
+        return promise
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: Marker, *, is_bumped: bool = False
+    ) -> Promise[Appended]:
+        """Write a marker where this producer's transaction is open; kept when it is committed, or nothing is to end.
+
+        A full disk takes it, since it frees more than it costs. Of `is_bumped`, see `ProducerFold.check_marker`.
+        """
+        promise: Promise[Appended] = Promise()
+        try:
+            self.log.check_usable()
+        except HeadraceError as error:
+            promise.fail(error)
+            return promise
+        now_ms = self._clock.wall_ms()
+        batch = encode_marker(marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=now_ms)
+        self._queue.append(PendingMarker(Incoming(read_header(batch), memoryview(batch)), marker, is_bumped, promise))
+        self.write_soon()
         return promise
 
     def write_soon(self) -> None:
@@ -238,7 +263,10 @@ class Partition(TimeLookup):
             base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
         for pending in queue:
             try:
-                promised.append(self._place(pending, tentative, fresh, base_offset))
+                if isinstance(pending, Pending):
+                    promised.append(self._place(pending, tentative, fresh, base_offset))
+                else:
+                    promised.append(self._place_marker(pending, tentative, fresh, base_offset))
             except HeadraceError as error:
                 pending.promise.fail(error)
                 continue
@@ -286,7 +314,7 @@ class Partition(TimeLookup):
 
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
-        batches, promise = pending
+        batches, promise, is_verified = pending
         stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
         if len(batches) == 1 and batches[0].header.producer_id < 0:
             # What most sends are: nothing to compare with, and one batch to place.
@@ -301,7 +329,7 @@ class Partition(TimeLookup):
         accepted: list[Incoming] = []
         trial = dict(tentative) if len(batches) > 1 else tentative
         for batch in batches:
-            outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial)
+            outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial, is_verified=is_verified)
             if isinstance(outcome, Duplicate):
                 base, last = outcome.base_offset, outcome.last_offset
             else:
@@ -322,6 +350,18 @@ class Partition(TimeLookup):
         now_ms = self._clock.wall_ms()
         buffers: list[Buffer] = []
         size = 0
+    def _place_marker(
+        self, pending: PendingMarker, tentative: Tentative, fresh: list[Incoming], offset: Offset
+    ) -> Promised:
+        """Decide whether a marker has anything to end. If not, an earlier copy did, which may not be committed yet."""
+        header = pending.batch.header
+        if not self._producers.check_marker(
+            header, pending.marker, base_offset=offset, tentative=tentative, is_bumped=pending.is_bumped
+        ):
+            return Promised(offset, pending.promise, Appended(offset, offset, -1, self.log.start_offset))
+        fresh.append(pending.batch)
+        return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.log.start_offset))
+
         for _, data in fresh:
             buffers.append(data)
             size += len(data)
@@ -329,8 +369,9 @@ class Partition(TimeLookup):
         defer = fsync and committer.takes_journal(log, size, base_offset)
         offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer)
         apply = self._producers.apply
-        for (header, _), offset in zip(fresh, offsets, strict=True):
-            apply(header, base_offset=offset, seen_ms=now_ms)
+        for (header, data), offset in zip(fresh, offsets, strict=True):
+            marker = decode_marker(data) if header.attributes & MARKER_ATTRIBUTES == MARKER_ATTRIBUTES else None
+            apply(header, base_offset=offset, seen_ms=now_ms, marker=marker)
         if fsync:
             committer.commit(log, base_offset, buffers, size)
         return offsets

@@ -73,7 +73,7 @@ def choose_segments(log: PartitionLog, config: LogConfig, *, below: Offset) -> l
     retainer = log.retainer
     if retainer is None:
         return []
-    limit = min(below, retainer.limit(), log.recovery_base, log.durable_offset)
+    limit = min(below, retainer.limit(), log.recovery_base, log.durable_offset, log.open_limit())
     closed = [segment for segment in log.segments[:-1] if segment.next_offset <= limit]
     facts = [CleanFacts(segment.size, live_bytes(log, segment, limit)) for segment in closed]
     chosen = choose(facts, config, segment_bytes_max=log.config.segment_bytes_max)

@@ -146,6 +146,52 @@ class UnknownProducerError(HeadraceError):
     code = "unknown_producer"
 
 
+# Transactions.
+
+
+class TransactionStateError(HeadraceError):
+    """What was asked does not fit the state of the producer's transaction: it ended, or never began."""
+
+    code = "transaction_state"
+
+
+class TransactionAbortableError(HeadraceError):
+    """The transaction cannot go on, and its producer can: abort it and begin anew."""
+
+    code = "transaction_abortable"
+
+
+class ProducerMappingError(HeadraceError):
+    """The producer id is not the one that belongs to the transactional id."""
+
+    code = "producer_mapping"
+
+
+class InvalidTransactionTimeoutError(InvalidRequestError):
+    """A transaction's time-out outside of what the node allows."""
+
+    code = "invalid_transaction_timeout"
+
+
+class ConcurrentTransactionsError(HeadraceError):
+    """The last transaction of this producer is still being ended."""
+
+    code = "concurrent_transactions"
+    retriable = True
+
+
+class CoordinatorFencedError(HeadraceError):
+    """A newer coordinator has taken over these transactions."""
+
+    code = "coordinator_fenced"
+
+
+class UnknownTransactionError(HeadraceError):
+    """No transaction has this id, or it ended long ago."""
+
+    code = "unknown_transaction"
+
+
 # What the node cannot do now.
 
 

@@ -46,6 +46,11 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
@@ -63,9 +68,12 @@ class ErrorCode(IntEnum):
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
     INVALID_RECORD_STATE = 121
 
 
@@ -100,6 +108,13 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.DuplicateSequenceError: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     errors.ProducerFencedError: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducerError: ErrorCode.UNKNOWN_PRODUCER_ID,
+    errors.TransactionStateError: ErrorCode.INVALID_TXN_STATE,
+    errors.TransactionAbortableError: ErrorCode.TRANSACTION_ABORTABLE,
+    errors.ProducerMappingError: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTransactionTimeoutError: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+    errors.ConcurrentTransactionsError: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.CoordinatorFencedError: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    errors.UnknownTransactionError: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.NotLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.PartitionOfflineError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DiskFullError: ErrorCode.KAFKA_STORAGE_ERROR,

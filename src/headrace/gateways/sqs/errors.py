@@ -30,6 +30,14 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.DuplicateSequenceError: sqs.INTERNAL,
     errors.ProducerFencedError: sqs.INTERNAL,
     errors.UnknownProducerError: sqs.INTERNAL,
+    # SQS has no transactions: none of these can come of its operations.
+    errors.TransactionStateError: sqs.INTERNAL,
+    errors.TransactionAbortableError: sqs.INTERNAL,
+    errors.ProducerMappingError: sqs.INTERNAL,
+    errors.InvalidTransactionTimeoutError: sqs.INTERNAL,
+    errors.ConcurrentTransactionsError: sqs.INTERNAL,
+    errors.CoordinatorFencedError: sqs.INTERNAL,
+    errors.UnknownTransactionError: sqs.INTERNAL,
     # SDKs retry these by themselves, with back-off.
     errors.NotLeaderError: sqs.UNAVAILABLE,
     errors.PartitionOfflineError: sqs.UNAVAILABLE,

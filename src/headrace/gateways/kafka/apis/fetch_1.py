@@ -78,6 +78,7 @@ def _answer(context: Context, header: RequestHeader, request: FetchRequest, fetc
             found.last_stable_offset,
             found.start_offset,
             found.buffers,
+            found.aborted,
         )
         if found.error is None and found.diverging is None
         else _unusual(context, asked, found)
