@@ -1,0 +1,1 @@
+"""Groups: who reads which partition, and how far each group has read."""
