@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from headrace.broker.group.config import GroupsConfig
 from headrace.broker.queue.config import QueuesConfig
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
@@ -89,6 +90,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     sqs: SqsConfig = SqsConfig()
     topics: TopicsConfig = TopicsConfig()
     queues: QueuesConfig = QueuesConfig()
+    groups: GroupsConfig = GroupsConfig()
     log: LogConfig = LogConfig()
     logging: LoggingConfig = LoggingConfig()
 

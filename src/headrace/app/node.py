@@ -21,6 +21,7 @@ from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
+from headrace.broker.group.groups import NodeGroups
 from headrace.broker.queue.queues import NodeQueues
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, NodeAddress
@@ -135,6 +136,7 @@ class Node:
         await self._start_queues(
             QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand), catalog
         )
+        await self._start_groups()
         self._run_always(self._expire_producers())
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
@@ -142,6 +144,7 @@ class Node:
         await self._listen_http()
         # Before the listeners are stopped, which wait for what is in flight.
         self._stack.callback(self.queues.send_home)
+        self._stack.callback(self.groups.send_home)
         keep_collector_off_the_hot_path()
 
     async def _start_queues(self, admin: QueueAdmin, catalog: Catalog) -> None:
@@ -158,6 +161,18 @@ class Node:
         await self.queues.start()
         self._stack.push_async_callback(self.queues.stop)
         self._run_always(self.queues.wait_failed())
+
+    async def _start_groups(self) -> None:
+        self.groups = NodeGroups(
+            broker=self.broker,
+            logs=self.logs,
+            clock=self.clock,
+            rand=self._rand,
+            threads=self._sync_threads,
+            config=self.config.groups,
+        )
+        await self.groups.start()
+        self._run_always(self.groups.run())
 
     def _check_descriptors(self) -> None:
         allowed = raise_open_files_limit()
@@ -206,6 +221,7 @@ class Node:
         config = self.config.kafka
         self.kafka: KafkaListener = await start_kafka(
             self.broker,
+            groups=self.groups,
             transport=TcpTransport(),
             clock=self.clock,
             host=config.listen.host,

@@ -8,7 +8,9 @@ NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 # Topics of headrace's own; clients may read them and not write. Any other name is a user's, `__debezium-heartbeat` too.
-INTERNAL_NAMES = frozenset({"__consumer_offsets", "__transaction_state"})
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_NAMES = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 
 
 def check_topic_name(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from headrace.broker.group.port import GroupPort
 from headrace.cluster.catalog import NodeAddress
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -26,8 +27,17 @@ T = TypeVar("T")
 class Context:
     """One gateway's ties to its node. Holds nothing that a restart would lose."""
 
-    def __init__(self, broker: BrokerPort, *, limits: KafkaLimits, clock: Clock, counters: KafkaCounters) -> None:
+    def __init__(
+        self,
+        broker: BrokerPort,
+        *,
+        groups: GroupPort | None = None,
+        limits: KafkaLimits,
+        clock: Clock,
+        counters: KafkaCounters,
+    ) -> None:
         self.broker = broker
+        self._groups = groups
         self.limits = limits
         self.clock = clock
         self.counters = counters
@@ -36,6 +46,11 @@ class Context:
         self.metadata_cache = MetadataCache(limits.metadata_answers_max)
         self.deadlines = Deadlines(clock)
         self._work: set[asyncio.Task[Any]] = set()
+
+    @property
+    def groups(self) -> GroupPort:
+        assert self._groups is not None, "APIs of groups are served where there are groups"
+        return self._groups
 
     def this_node(self) -> NodeAddress:
         """Where clients reach this node."""

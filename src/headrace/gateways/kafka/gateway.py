@@ -4,24 +4,35 @@ One frame's way: `connection` cuts it out of the stream and keeps the order of a
 in `apis` makes one call of the broker, `errors` has the code for whatever goes wrong. Nothing here outlives a restart.
 """
 
+from headrace.broker.group.port import GroupPort
 from headrace.gateways.kafka.apis import (
     alter_configs_33,
     api_versions_18,
     create_partitions_37,
     create_topics_19,
+    delete_groups_42,
     delete_records_21,
     delete_topics_20,
     describe_cluster_60,
     describe_configs_32,
+    describe_groups_15,
     describe_log_dirs_35,
     fetch_1,
     find_coordinator_10,
+    heartbeat_12,
     incremental_alter_configs_44,
     init_producer_id_22,
+    join_group_11,
+    leave_group_13,
+    list_groups_16,
     list_offsets_2,
     metadata_3,
+    offset_commit_8,
+    offset_delete_47,
+    offset_fetch_9,
     offset_for_leader_epoch_23,
     produce_0,
+    sync_group_14,
 )
 from headrace.gateways.kafka.context import Api, Context, RawApi
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -52,10 +63,25 @@ SERVED: tuple[Api | RawApi, ...] = (
     describe_cluster_60.API,
 )
 
+# Served where the node has groups.
+GROUPS_SERVED: tuple[Api | RawApi, ...] = (
+    offset_commit_8.API,
+    offset_fetch_9.API,
+    join_group_11.API,
+    heartbeat_12.API,
+    leave_group_13.API,
+    sync_group_14.API,
+    describe_groups_15.API,
+    list_groups_16.API,
+    delete_groups_42.API,
+    offset_delete_47.API,
+)
+
 
 async def start_kafka(
     broker: BrokerPort,
     *,
+    groups: GroupPort | None = None,
     transport: Transport,
     clock: Clock,
     host: str,
@@ -65,6 +91,7 @@ async def start_kafka(
     """Serve Kafka clients on an address until the listener is stopped."""
     limits = limits or KafkaLimits()
     counters = KafkaCounters()
-    context = Context(broker, limits=limits, clock=clock, counters=counters)
-    dispatcher = Dispatcher(context, SERVED)
+    context = Context(broker, groups=groups, limits=limits, clock=clock, counters=counters)
+    served = SERVED if groups is None else SERVED + GROUPS_SERVED
+    dispatcher = Dispatcher(context, served)
     return await listen(transport, host, port, serve=dispatcher.serve, limits=limits, clock=clock, counters=counters)

@@ -1,0 +1,239 @@
+"""The groups of this node: `port.GroupPort`, made of shards (`shard.py`) and what is done with them.
+
+A group lives in the partition of the internal topic that its id hashes to, and is coordinated by the node that leads
+that partition: this one, as long as there is one node.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.broker.broker import Broker
+from headrace.broker.group.config import GroupsConfig
+from headrace.broker.group.offsets import Offsets
+from headrace.broker.group.port import (
+    Caller,
+    Committed,
+    GroupDescription,
+    GroupListing,
+    Join,
+    OffsetCommit,
+    Outcomes,
+    PartitionLag,
+    Sync,
+    TopicPartition,
+)
+from headrace.broker.group.shard import Shard, refusal
+from headrace.broker.group.shards import Shards
+from headrace.cluster.catalog import CatalogChange, TopicDeleted
+from headrace.folds.group.classic import ClassicGroup
+from headrace.folds.group.machine import GroupMachine, Joined, Synced
+from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest
+from headrace.host.clock import Clock
+from headrace.host.rand import Rand
+from headrace.host.threads import Threads
+from headrace.log.driver import LogStore
+from headrace.model.errors import (
+    GroupNotEmptyError,
+    HeadraceError,
+    InvalidSessionTimeoutError,
+    UnknownGroupError,
+    UnknownMemberError,
+)
+from headrace.model.ids import PartitionId
+
+_GROUPS_A_TURN = 256
+
+
+class NodeGroups:
+    def __init__(
+        self,
+        *,
+        broker: Broker,
+        logs: LogStore,
+        clock: Clock,
+        rand: Rand,
+        threads: Threads,
+        config: GroupsConfig,
+    ) -> None:
+        self.config = config
+        self._clock = clock
+        self._rand = rand
+        self._broker = broker
+        self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
+        self._offsets = Offsets(broker=broker, clock=clock, config=config)
+
+    async def start(self) -> None:
+        await self._shards.start()
+        self._broker.catalog.on_change(self._topic_changed)
+
+    async def run(self) -> None:
+        """Let offsets expire, for as long as the node lives."""
+        while True:
+            await self._clock.sleep(self.config.expiry_interval_ms)
+            for shard in self._shards:
+                try:
+                    shard.check_open()
+                except HeadraceError:
+                    continue
+                shard.expire(retention_ms=self.config.offsets_retention_ms)
+                await asyncio.sleep(0)
+
+    def send_home(self) -> None:
+        """Answer everybody who waits: the node is about to stop."""
+        self._shards.close()
+
+    async def shard(self, group_id: str) -> Shard:
+        """Where a group lives. The first call makes the internal topic."""
+        return await self._shards.find(group_id)
+
+    def _topic_changed(self, change: CatalogChange) -> None:
+        if isinstance(change, TopicDeleted):
+            topic = change.topic
+            places = {PartitionId(topic.id, index) for index in range(topic.partition_count)}
+            for shard in self._shards:
+                try:
+                    shard.check_open()
+                except HeadraceError:
+                    continue
+                shard.forget_partitions(places)
+
+    # Members.
+
+    async def join(self, request: Join) -> Joined:
+        shard = await self._shards.find(request.group_id)
+        least_ms, most_ms = self.config.session_timeout_ms_min, self.config.session_timeout_ms_max
+        if not least_ms <= request.session_timeout_ms <= most_ms:
+            raise InvalidSessionTimeoutError(
+                f"session.timeout.ms is {request.session_timeout_ms}; this node takes {least_ms} to {most_ms}"
+            )
+        if request.member_id and shard.find(request.group_id) is None:
+            raise refusal(UnknownMemberError, request.group_id)
+        group = shard.classic(request.group_id)
+        call, promise = shard.call()
+        name = request.client_id if request.instance_id is None else request.instance_id
+        asked = JoinRequest(
+            call=call,
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=request.protocols,
+            new_member_id=f"{name}-{self._rand.uuid()}",
+            is_id_required=request.is_id_required,
+            can_skip_assignment=request.can_skip_assignment,
+        )
+        shard.carry_out(group, group.join(asked, self._clock.monotonic_ms()))
+        joined: Joined = await promise
+        return joined
+
+    async def sync(self, request: Sync) -> Synced:
+        caller = request.caller
+        shard, group = await self._classic(caller.group_id)
+        call, promise = shard.call()
+        asked = SyncRequest(
+            call=call,
+            member_id=caller.member_id,
+            generation=caller.generation,
+            instance_id=caller.instance_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments=request.assignments,
+        )
+        shard.carry_out(group, group.sync(asked, self._clock.monotonic_ms()))
+        synced: Synced = await promise
+        return synced
+
+    async def heartbeat(self, caller: Caller) -> None:
+        _, group = await self._classic(caller.group_id)
+        now_ms = self._clock.monotonic_ms()
+        why = group.heartbeat(caller.member_id, caller.generation, caller.instance_id, now_ms)
+        if why is not None:
+            raise refusal(why, caller.group_id)
+
+    async def leave(self, group_id: str, leaving: Sequence[Leaving]) -> Outcomes:
+        shard, group = await self._classic(group_id)
+        results, instructions = group.leave(leaving, self._clock.monotonic_ms())
+        shard.carry_out(group, instructions)
+        return [None if why is None else refusal(why, group_id) for why in results]
+
+    async def _classic(self, group_id: str) -> tuple[Shard, ClassicGroup]:
+        """A group that has, or had, members of the classic protocol."""
+        shard = await self._shards.find(group_id)
+        machine = shard.find(group_id)
+        if not isinstance(machine, ClassicGroup):
+            raise refusal(UnknownMemberError, group_id)
+        return shard, machine
+
+    # Offsets.
+
+    async def commit(self, caller: Caller, offsets: Sequence[OffsetCommit]) -> Outcomes:
+        return await self._offsets.commit(await self._shards.find(caller.group_id), caller, offsets)
+
+    async def commit_transactional(
+        self, caller: Caller, offsets: Sequence[OffsetCommit], *, producer_id: int, producer_epoch: int
+    ) -> Outcomes:
+        shard = await self._shards.find(caller.group_id)
+        return await self._offsets.commit_transactional(
+            shard, caller, offsets, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+
+    async def end_transaction(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+        await self._offsets.end_transaction(list(self._shards), producer_id, producer_epoch, commit=commit)
+
+    async def committed(
+        self, caller: Caller, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> list[Committed]:
+        shard = await self._shards.find(caller.group_id)
+        return await self._offsets.committed(shard, caller, partitions, require_stable=require_stable)
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Outcomes:
+        return await self._offsets.delete(await self._shards.find(group_id), group_id, partitions)
+
+    # Administration.
+
+    async def list_groups(self) -> list[GroupListing]:
+        found = []
+        for shard in self._shards:
+            for at, group_id in enumerate(shard.group_ids()):
+                if at % _GROUPS_A_TURN == _GROUPS_A_TURN - 1:
+                    await asyncio.sleep(0)
+                machine = shard.find(group_id)
+                if machine is not None:
+                    found.append(
+                        GroupListing(
+                            group_id, machine.kind, machine.protocol_type, machine.state_name, machine.member_count
+                        )
+                    )
+        return sorted(found, key=lambda group: group.group_id)
+
+    async def describe(self, group_id: str) -> GroupDescription:
+        _, machine = self._known(group_id)
+        return GroupDescription(
+            group_id,
+            machine.kind,
+            machine.state_name,
+            machine.protocol_type,
+            machine.protocol_name,
+            machine.describe_members(),
+        )
+
+    async def delete(self, group_id: str) -> None:
+        shard, machine = self._known(group_id)
+        if not machine.is_empty:
+            raise refusal(GroupNotEmptyError, group_id)
+        shard.remove(group_id)
+        await shard.written()
+
+    async def lag(self, group_id: str) -> list[PartitionLag]:
+        shard, _ = self._known(group_id)
+        return self._offsets.lag(shard, group_id)
+
+    def _known(self, group_id: str) -> tuple[Shard, GroupMachine]:
+        shard = self._shards.peek(group_id)
+        machine = None if shard is None else shard.find(group_id)
+        if shard is None or machine is None:
+            raise UnknownGroupError(f"there is no group {group_id}")
+        return shard, machine
