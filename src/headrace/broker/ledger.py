@@ -4,6 +4,9 @@ A decision changes the fold at once and leaves an op; the partition's next turn 
 batch. Whoever must not go on before an op is durable is told when the high watermark passes it. Ops that could not be
 written (a disk with not even its reserve left) stay in line, in their order, and are tried again: memory is then ahead
 of the log, and whoever waited has been told that nothing is certain.
+
+While a write is on its way to the disk, what is decided gathers for the next one: it could not be synced sooner, and a
+hundred decisions in one batch cost little more than one.
 """
 
 from collections import deque
@@ -51,6 +54,8 @@ class Ledger(Generic[OpType]):
         self._writing: list[OpType] = []
         self._writing_told: list[Told] = []
         self._awaiting: deque[Awaiting] = deque()
+        self._written_end = Offset(0)
+        self._wants_turn = False
 
     @property
     def has_pending(self) -> bool:
@@ -66,7 +71,14 @@ class Ledger(Generic[OpType]):
             self._ops[-1] = merged
         if told is not None:
             self._told.append(told)
-        self._partition.write_soon()
+        self.want_turn()
+
+    def want_turn(self, *, at_once: bool = False) -> None:
+        """Have a turn written: now, or when what was written before is committed."""
+        if at_once or self._written_end <= self._partition.high_watermark:
+            self._partition.write_soon()
+        else:
+            self._wants_turn = True
 
     def tell_written(self, told: Told) -> None:
         """Tell once everything that was decided so far is committed."""
@@ -95,13 +107,18 @@ class Ledger(Generic[OpType]):
 
     def contributed(self, entries: Sequence[Offset]) -> Offset | None:
         """The batch was written; returns where it ends."""
+        self._wants_turn = False
         if not entries:
             return None
-        end = Offset(entries[0] + len(self._writing))
+        end = self._written_end = Offset(entries[0] + len(self._writing))
         told, self._writing, self._writing_told = self._writing_told, [], []
         for tell in told:
             self.tell_committed(end, tell)
         return end
+
+    def note_written(self, end: Offset) -> None:
+        """Messages were written with the turn, up to here."""
+        self._written_end = end
 
     def refused(self, error: HeadraceError) -> None:
         told, self._writing_told = self._writing_told, []
@@ -116,6 +133,9 @@ class Ledger(Generic[OpType]):
         high_watermark = self._partition.high_watermark
         while self._awaiting and self._awaiting[0].end <= high_watermark:
             self._awaiting.popleft().told(None)
+        if self._wants_turn and self._written_end <= high_watermark:
+            self._wants_turn = False
+            self._partition.write_after_reading()
 
     def end(self, error: HeadraceError) -> None:
         """Nothing more will be committed: everybody is told."""

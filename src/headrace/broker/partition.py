@@ -198,8 +198,7 @@ class Partition(TimeLookup, Stability):
         """
         promise: Promise[Appended] = Promise()
         try:
-            if self._store.is_full:
-                raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
+            self.check_space()
             if self.log.broken is not None:
                 self.log.check_usable()
             batches = check_records(records, self.log.config, now_ms=self._clock.wall_ms())
@@ -231,11 +230,22 @@ class Partition(TimeLookup, Stability):
         self.write_soon()
         return promise
 
+    def check_space(self) -> None:
+        """Refuse what would fill the disk's reserve, which is for acknowledgements and deletes (failure row 21)."""
+        if self._store.is_full:
+            raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
+
     def write_soon(self) -> None:
         """Have a turn written at the end of this turn of the loop."""
         if not self._turn_is_due:
             self._turn_is_due = True
             self._loop.call_soon(self._write_turn)
+
+    def write_after_reading(self) -> None:
+        """Have a turn written once the loop has looked at its sockets: whoever was answered just now may have more."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._loop.call_soon, self._write_turn)
 
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn: before a checkpoint, and before the end."""

@@ -6,7 +6,13 @@ from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue.port import Extension, MessageState, Rejection
-from headrace.model.errors import InvalidReceiptError, StaleReceiptError, UnknownQueueError, UnknownTopicError
+from headrace.model.errors import (
+    DiskFullError,
+    InvalidReceiptError,
+    StaleReceiptError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from headrace.model.message import Message, Sent
 from headrace.model.queue import Backoff
 from headrace.testing.clock import settle
@@ -325,6 +331,22 @@ def test_a_queue_that_is_being_made_makes_its_first_users_wait_and_refuses_none(
         await node.clock.elapse(1000)
         assert len(receives) > 1
         assert sum(len(receive.promise.result()) for receive in receives) == len(receives)
+
+    run(main())
+
+
+def test_a_full_disk_refuses_sends_and_takes_acknowledgements() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (message,) = await world.receive()
+        world.node.logs.is_full = True
+        (outcome,) = await world.queues.send(NAME, [Message(b"b")])
+        assert isinstance(outcome, DiskFullError)
+        assert await world.acknowledge(message) == [None]
+        world.node.logs.is_full = False
+        await world.send(b"b")
+        assert await world.bodies() == [b"b"]
 
     run(main())
 

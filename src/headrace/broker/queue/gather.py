@@ -24,6 +24,10 @@ class Gather(Generic[T]):
         self.set_all((place,), [outcome])
 
     def set_all(self, places: Sequence[int], outcomes: list[T]) -> None:
+        if len(outcomes) == len(self._outcomes):  # all of them at once, as most are
+            self._missing = 0
+            self.promise.keep(outcomes)
+            return
         if isinstance(places, range):
             self._outcomes[places.start : places.stop] = outcomes
         else:

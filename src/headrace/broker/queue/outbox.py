@@ -16,9 +16,8 @@ from headrace.folds.queue.instant import Instant
 from headrace.log.partition_log import Incoming
 from headrace.model.batch import read_header
 from headrace.model.errors import HeadraceError
-from headrace.model.ids import Offset
 from headrace.model.message import MOVE_HEADER, REQUEST_HEADER, Message, Properties, Sent, message_id
-from headrace.wire.message import REQUEST_PREFIX, StoredMessage, encode_messages
+from headrace.wire.message import REQUEST_PREFIX, encode_messages
 
 # What a batch of joined messages may hold, so that reading one message costs little. One share may hold more.
 _BATCH_BYTES = 256 * 1024
@@ -38,11 +37,17 @@ class Share(NamedTuple):
     places: Sequence[int]
     id: bytes | None = None  # by which a repetition is known
 
+    @property
+    def body_bytes(self) -> int:
+        return sum([len(message[0]) for message in self.messages])
+
     def answer(self, partition: int, base: int, *, is_duplicate: bool = False) -> None:
+        # The tuple's own constructor: that of a named one is a Python function, at twice the time.
+        make = tuple.__new__
         self.gather.set_all(
             self.places,
             [
-                Sent(message_id(partition, offset), partition, offset, is_duplicate)
+                make(Sent, (message_id(partition, offset), partition, offset, is_duplicate))
                 for offset in range(base, base + len(self.places))
             ],
         )
@@ -66,6 +71,7 @@ class Outbox:
         self._fold = fold
         self._shares: list[Share] = []
         self._count = 0
+        self._bytes = 0
         # Shares that are not written yet, by id, and who else sent the same.
         self._repeats: dict[bytes, list[Share]] = {}
         self._batches: list[Batch] = []
@@ -89,9 +95,19 @@ class Outbox:
             if offset is not None:
                 return offset
             self._repeats[share.id] = []
+        self.take(share)
+        return None
+
+    def take(self, share: Share) -> None:
+        """Take a share that repeats nothing."""
         self._shares.append(share)
         self._count += len(share.messages)
-        return None
+        self._bytes += share.body_bytes
+
+    @property
+    def is_large(self) -> bool:
+        """Whether what was taken is worth a write of its own, beside one that is under way."""
+        return self._bytes >= _BATCH_BYTES
 
     def _known(self, id: bytes, now: Instant) -> int | None:
         if id.startswith(_MOVE_PREFIX):
@@ -101,9 +117,10 @@ class Outbox:
     def build(self, *, wall_ms: int) -> list[Incoming]:
         """Batches of everything that was taken."""
         assert not self._batches, "the last turn's batches were neither written nor refused"
-        shares, self._shares, self._count = self._shares, [], 0
+        chunks = _chunks(self._shares, bytes_all=self._bytes, count_all=self._count)
+        self._shares, self._count, self._bytes = [], 0, 0
         keys = self._fold.config.ordered or self._fold.config.fair
-        for chunk in _chunks(shares):
+        for chunk in chunks:
             messages = [message for share in chunk for message in share.messages]
             encoded = encode_messages(messages, wall_ms, keys=keys)
             incoming = Incoming(read_header(encoded.batch), memoryview(encoded.batch))
@@ -122,7 +139,7 @@ class Outbox:
     def refuse(self, error: HeadraceError) -> None:
         """Tell everybody whose message was to be written."""
         refused = [share for batch in self.take_written() for share in batch.shares] + self._shares
-        self._shares, self._count = [], 0
+        self._shares, self._count, self._bytes = [], 0, 0
         for share in refused:
             share.refuse(error)
             for repeat in self.take_repeats(share):
@@ -152,25 +169,13 @@ def moved_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
     return Share((message,), gather, (place,), _MOVE_PREFIX + move_id)
 
 
-def stored(message: Message, offset: Offset, sent_ms: int) -> StoredMessage:
-    """A message as it would be read from the log; only for one without headers."""
-    return StoredMessage(
-        offset,
-        sent_ms,
-        message.key,
-        message.body,
-        (),
-        message.priority,
-        message.delay_ms,
-        message.ttl_ms,
-        message.deduplication_id,
-    )
-
-
-def _chunks(shares: list[Share]) -> Iterator[list[Share]]:
+def _chunks(shares: list[Share], *, bytes_all: int, count_all: int) -> Iterator[list[Share]]:
+    if bytes_all <= _BATCH_BYTES and count_all <= _BATCH_COUNT:
+        yield shares
+        return
     start = size = count = 0
     for at, share in enumerate(shares):
-        share_bytes = sum(len(message.body) for message in share.messages)
+        share_bytes = share.body_bytes
         if at > start and (size + share_bytes > _BATCH_BYTES or count + len(share.messages) > _BATCH_COUNT):
             yield shares[start:at]
             start, size, count = at, 0, 0

@@ -16,7 +16,7 @@ from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Contribution, Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.outbox import Batch, Outbox, Share, stored
+from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
 from headrace.broker.queue.steady import FoldClock
@@ -89,6 +89,7 @@ class PartitionQueue:
             self.fold.reach(end)
         for batch, base in zip(self._outbox.take_written(), messages, strict=True):
             self._arrived(batch, base)
+            self._ledger.note_written(Offset(base + len(batch.messages)))
         self._arm()
 
     def _arrived(self, batch: Batch, base: Offset) -> None:
@@ -96,9 +97,7 @@ class PartitionQueue:
         self.fold.arrive(base, len(batch.messages), sent_ms=batch.sent_ms, properties=batch.properties)
         self.fold.reach(end)
         if self.cache.has_room:
-            for at, message in enumerate(batch.messages):
-                if not message.headers:
-                    self.cache.add(stored(message, Offset(base + at), batch.sent_ms))
+            self.cache.add_sent(base, batch.messages, batch.sent_ms)
         answers = []
         for share in batch.shares:
             answers.append((share, base, False))
@@ -167,9 +166,13 @@ class PartitionQueue:
 
     def send(self, share: Share) -> None:
         """Take messages in; their places get the outcomes once those are committed."""
-        base = self._outbox.add(share, now=self.now.now())
+        base = None
+        if share.id is None:
+            self._outbox.take(share)
+        else:
+            base = self._outbox.add(share, now=self.now.now())
         if base is None:
-            self.partition.write_soon()
+            self._ledger.want_turn(at_once=self._outbox.is_large)
             return
         self.duplicate_count += len(share.messages)
 
@@ -202,6 +205,9 @@ class PartitionQueue:
             self._inherited.difference_update(lease.offset for lease in handout.leases)
         self._ledger.write(handout.op)
         return handout.leases
+
+    def check_space(self) -> None:
+        self.partition.check_space()
 
     def check_open(self) -> None:
         self.partition.log.check_usable()

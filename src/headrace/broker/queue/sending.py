@@ -7,14 +7,15 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
-from headrace.broker.queue.outbox import Outcome, message_share, moved_share, request_share
+from headrace.broker.queue.outbox import Outcome, Share, message_share, moved_share, request_share
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError, QueueFullError
 from headrace.model.message import Message
-from headrace.model.queue import PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
+from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
 
 # Bytes that a batch adds to a message: its own header and the record's.
 _ENVELOPE_BYTES = 200
+_FIRST = range(1)
 
 
 class Target(Protocol):
@@ -32,6 +33,9 @@ class Sending:
 
     def send(self, messages: Sequence[Message], *, request_id: str | None = None) -> Promise[list[Outcome]]:
         gather: Gather[Outcome] = Gather(len(messages))
+        if len(messages) == 1 and len(self._partitions) == 1 and request_id is None:
+            self._send_one(messages, gather)
+            return gather.promise
         self._turn += 1
         default = self._partitions[self._turn % len(self._partitions)]
         if request_id is not None:
@@ -60,13 +64,33 @@ class Sending:
                 partition.send(request_share([messages[at] for at in places], gather, places, request_id))
         return gather.promise
 
+    def _send_one(self, messages: Sequence[Message], gather: Gather[Outcome]) -> None:
+        """The way of most sends, without what only several messages or partitions need."""
+        message, partition = messages[0], self._partitions[0]
+        try:
+            self._check(message, partition)
+        except HeadraceError as error:
+            gather.set(0, error)
+            return
+        if self._live.queue.config.deduplication is Deduplication.CONTENT:
+            message = _with_content_id(message)
+        if message.deduplication_id is None:
+            partition.send(Share(messages, gather, _FIRST))
+        else:
+            partition.send(message_share(message, gather, 0))
+
     def send_moved(self, messages: Sequence[Message]) -> Promise[list[Outcome]]:
         """Store copies of another queue's messages, each known by the id of its move. No policy refuses them."""
         gather: Gather[Outcome] = Gather(len(messages))
         for at, message in enumerate(messages):
             share = moved_share(message, gather, at)
             index = 0 if len(self._partitions) == 1 else crc32(message.key or share.id or b"") % len(self._partitions)
-            self._partitions[index].send(share)
+            try:
+                self._partitions[index].check_open()
+                self._partitions[index].check_space()
+                self._partitions[index].send(share)
+            except HeadraceError as error:
+                gather.set(at, error)
         return gather.promise
 
     def _route(self, message: Message, default: PartitionQueue) -> PartitionQueue:
@@ -77,16 +101,21 @@ class Sending:
         return default if by is None else self._partitions[crc32(by) % len(self._partitions)]
 
     def _check(self, message: Message, partition: PartitionQueue) -> None:
-        partition.check_open()
-        if not 0 <= message.priority <= PRIORITY_MAX:
-            raise InvalidRequestError(f"priority is 0 to {PRIORITY_MAX}, not {message.priority}")
-        for what, span_ms in (("delay", message.delay_ms), ("time to live", message.ttl_ms)):
-            if span_ms is not None and not 0 <= span_ms <= SPAN_MS_MAX:
-                raise InvalidRequestError(f"a {what} is 0 to {SPAN_MS_MAX} ms, not {span_ms}")
-        size = len(message.body) + _ENVELOPE_BYTES
-        if message.headers or message.key:
-            size += len(message.key or b"") + sum(len(name) + len(value) for name, value in message.headers)
-        bytes_max = partition.partition.log.config.message_bytes_max
+        log = partition.partition.log
+        if log.broken is not None:
+            log.check_usable()
+        partition.check_space()
+        body, key, headers, priority, delay_ms, ttl_ms, _ = message
+        if priority != PRIORITY_DEFAULT and not 0 <= priority <= PRIORITY_MAX:
+            raise InvalidRequestError(f"priority is 0 to {PRIORITY_MAX}, not {priority}")
+        if delay_ms is not None:
+            _check_span("delay", delay_ms)
+        if ttl_ms is not None:
+            _check_span("time to live", ttl_ms)
+        size = len(body) + _ENVELOPE_BYTES
+        if headers or key:
+            size += len(key or b"") + sum(len(name) + len(value) for name, value in headers)
+        bytes_max = log.config.message_bytes_max
         if size > bytes_max:
             raise BatchTooLargeError(f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, not {size}")
         config = self._live.queue.config
@@ -103,6 +132,11 @@ class Sending:
                 f"queue {self._live.queue.name} holds its {messages_max} messages; acknowledge some, then retry"
             )
         partition.drop_oldest(partition.message_count - share + 1)
+
+
+def _check_span(what: str, span_ms: int) -> None:
+    if not 0 <= span_ms <= SPAN_MS_MAX:
+        raise InvalidRequestError(f"a {what} is 0 to {SPAN_MS_MAX} ms, not {span_ms}")
 
 
 def _with_content_id(message: Message) -> Message:
