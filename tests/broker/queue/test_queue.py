@@ -146,6 +146,33 @@ def test_the_time_that_a_node_is_down_is_nobodys_lease_time() -> None:
     run(main())
 
 
+def test_a_restart_gives_a_lease_back_no_more_than_a_minute() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee="exactly_once")
+        await world.send(b"a")
+        await world.receive(1, lease_ms=600_000)
+        await world.node.clock.elapse(550_000)
+        await world.node.kill()
+        assert await world.bodies() == []
+        await world.node.clock.elapse(120_000)
+        assert await world.bodies() == [b"a"]
+
+    run(main())
+
+
+def test_ids_are_forgotten_though_nothing_else_happens() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(*[b"x"] * 10, deduplication_id=None)
+        await world.queues.send(NAME, [Message(b"y", deduplication_id=str(number)) for number in range(100)])
+        (partition,) = world.queues._live.find(NAME).partitions
+        assert len(partition.fold.deduplication) == 100
+        await world.node.clock.elapse(8 * 60_000)
+        assert not partition.fold.deduplication
+
+    run(main())
+
+
 def test_forged_and_foreign_receipts_are_refused() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -28,6 +28,7 @@ class Keeper:
 
     async def _keep(self, partition: PartitionQueue) -> None:
         partition.follow_start()
+        partition.note_time()
         config = partition.fold.config
         now_ms = self._wall_ms()
         if config.retention_ms is not None:

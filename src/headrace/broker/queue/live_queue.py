@@ -13,6 +13,7 @@ The guarantee decides what stands between choosing a message and handing it out:
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from headrace.broker.ledger import Told
 from headrace.broker.queue.gather import Gather
@@ -259,7 +260,8 @@ class LiveQueue:
             return False
         for partition, lease in held:
             if partition.holds(lease.offset, lease.attempt):
-                partition.extend(lease.offset, receive.lease_ms)
+                with suppress(InvalidRequestError):  # 12 h in total: it keeps what it has
+                    partition.extend(lease.offset, receive.lease_ms)
                 receive.taken.append((partition, [lease]))
         if not receive.taken:
             return False

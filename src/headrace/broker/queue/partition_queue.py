@@ -37,6 +37,8 @@ _logger = logging.getLogger(__name__)
 _ANSWERED_MAX = 4096
 # Messages whose time is over that are written down at a time.
 _EXPIRE_COUNT = 1000
+# How much of a lease a restart may give back, and how late ids are forgotten, in a queue where nothing else happens.
+_TICK_MS = 60_000
 
 
 class PartitionQueue:
@@ -309,8 +311,13 @@ class PartitionQueue:
 
     def follow_start(self) -> None:
         """Records were deleted below the log's start: those messages are gone."""
-        if self.partition.start_offset > self.fold.floor:
-            self.fold.raise_start(self.partition.start_offset)
+        self.expire_below(self.partition.start_offset)
+
+    def note_time(self) -> None:
+        """Write the time down where nothing else has for a while and something waits for it: see `wants_tick`."""
+        now = self.now.now()
+        if self.fold.wants_tick and now.lease_ms - self.fold.noted.lease_ms >= _TICK_MS:
+            self.decide(self.fold.tick(now))
 
     def advanced_fold(self) -> QueueFold:
         """The fold as of now."""
