@@ -112,3 +112,16 @@ def test_arrival_time_is_stamped_under_a_checksum_made_anew() -> None:
         assert batch.header.attributes & ATTRIBUTE_LOG_APPEND_TIME
         assert [record.timestamp_ms for record in decode_batch(batch.data)] == [NOW_MS, NOW_MS]
         assert [record.value for record in decode_batch(batch.data)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_compacted_topic_takes_no_message_without_a_key(codec: int) -> None:
+    compacted = TopicConfig(cleanup_policy="compact")
+    whole = encode_batch([Record(1, b"k", b"v"), Record(1, b"", None)], codec=codec)
+    assert check(whole, compacted) == [(2, bytes(whole))]
+    lacking = encode_batch([Record(1, b"k", b"v"), Record(1, None, b"v")], codec=codec)
+    assert check(lacking)
+    with pytest.raises(InvalidRecordError, match="message 1 of the batch has no key"):
+        check(lacking, compacted)
+    with pytest.raises(InvalidRecordError, match="message 1 of the batch has no key"):
+        check(bytes(whole) + bytes(lacking), compacted)

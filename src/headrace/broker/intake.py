@@ -1,4 +1,4 @@
-"""Checking what a client wants stored, at the edge and once. Per batch, never per message."""
+"""Checking what a client wants stored, at the edge and once. Per batch, and per message only in compacted topics."""
 
 import struct
 
@@ -24,6 +24,7 @@ from headrace.model.errors import (
 )
 from headrace.model.topic import TimestampType, TopicConfig
 from headrace.wire.crc import crc32c
+from headrace.wire.kafka.records import decode_batch
 
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 _RECORD_SIZE_MIN = 7
@@ -62,6 +63,8 @@ def check_records(records: memoryview, config: TopicConfig, *, now_ms: int) -> l
         if not fits or last_delta != count - 1 or attributes & _NOT_PLAIN or producer_id >= 0:
             _check_content(header)
         batch = records if end - start == size else records[start:end]
+        if config.is_compacted:
+            _check_keys(batch)
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             header = _stamp(header, batch, now_ms)
         batches.append(tuple.__new__(Incoming, (header, batch)))
@@ -104,6 +107,13 @@ def _check_content(header: BatchHeader) -> None:
         raise InvalidRecordError(
             f"producer {header.producer_id} sent epoch {header.producer_epoch}, sequence {header.base_sequence}"
         )
+
+
+def _check_keys(batch: memoryview) -> None:
+    """In a compacted topic a message without a key is nobody's last, so it would be dropped at once."""
+    for number, record in enumerate(decode_batch(batch)):
+        if record.key is None:
+            raise InvalidRecordError(f"message {number} of the batch has no key; a compacted topic takes none without")
 
 
 def _stamp(header: BatchHeader, batch: memoryview, now_ms: int) -> BatchHeader:
