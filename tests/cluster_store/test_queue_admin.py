@@ -92,3 +92,38 @@ def test_the_key_of_receipts_is_drawn_once() -> None:
         world.following.cancel()
 
     run(main())
+
+
+def test_a_compacted_topic_does_not_become_a_queue_and_a_queue_is_not_compacted() -> None:
+    async def main() -> None:
+        world = World()
+        compacted = await world.admin.create_topic("c", partition_count=1, overrides={"cleanup.policy": "compact"})
+        with pytest.raises(InvalidConfigError, match=r"topic c is compacted.*cleanup\.policy to delete"):
+            await world.queues.attach(compacted, QueueConfig(), {})
+        assert "c" not in world.catalog.queues
+        await world.admin.set_config("c", {})
+        await world.queues.attach(compacted, QueueConfig(), {})
+        for policy in ("compact", "delete,compact"):
+            for validate_only in (True, False):
+                with pytest.raises(InvalidConfigError, match="c is a queue"):
+                    await world.admin.set_config("c", {"cleanup.policy": policy}, validate_only=validate_only)
+        await world.admin.set_config("c", {"cleanup.policy": "delete"})
+        world.following.cancel()
+
+    run(main())
+
+
+def test_a_topic_that_is_compacted_while_it_becomes_a_queue_is_one_of_the_two() -> None:
+    async def main() -> None:
+        world = World()
+        topic = await world.admin.create_topic("t", partition_count=1)
+        outcomes = await asyncio.gather(
+            world.queues.attach(topic, QueueConfig(), {}),
+            world.admin.set_config("t", {"cleanup.policy": "compact"}),
+            return_exceptions=True,
+        )
+        assert len([outcome for outcome in outcomes if isinstance(outcome, InvalidConfigError)]) == 1
+        assert ("t" in world.catalog.queues) != world.catalog.topics["t"].config.is_compacted
+        world.following.cancel()
+
+    run(main())

@@ -12,7 +12,7 @@ them. Partition keys that no topic points to are left from a crash between the t
 import base64
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ from headrace.cluster.store import ABSENT, START, Item, LeaseId, Revision, Store
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import (
+    InvalidConfigError,
     InvalidPartitionsError,
     InvalidReplicationError,
     TopicExistsError,
@@ -46,6 +47,14 @@ from headrace.model.topic import Topic, parse_config
 PARTITION_COUNT_MAX = 10_000
 
 T = TypeVar("T")
+
+
+class StoredTopic(NamedTuple):
+    """A topic, where it is stored, and the revision to compare."""
+
+    key: str
+    revision: Revision
+    topic: Topic
 
 
 class Admin:
@@ -160,6 +169,11 @@ class Admin:
 
         return await self._change_config(name, change, validate_only=validate_only)
 
+    async def read_topic(self, name: str) -> "StoredTopic":
+        """A topic as the metadata has it now, for who decides by it."""
+        item, topic = await self._read(name)
+        return StoredTopic(item.key, item.mod_revision, topic)
+
     # The node and the cluster.
 
     async def raise_epochs(self) -> int:
@@ -234,14 +248,25 @@ class Admin:
             changed = _with(topic, overrides=overrides, config=parse_config(overrides))
             if changed == topic:
                 return item.mod_revision, topic
+            compares = {item.key: item.mod_revision}
+            if changed.config.is_compacted:
+                await self._check_no_queue(name)
+                compares[self._keys.subscription(name)] = ABSENT
             if validate_only:
                 return START, changed
             puts = {item.key: encode(record_of(changed))}
-            return await self._store.transact(compares={item.key: item.mod_revision}, puts=puts), changed
+            return await self._store.transact(compares=compares, puts=puts), changed
 
         revision, topic = await self._retried(attempt)
         await self._catalog.reached(revision)
         return topic
+
+    async def _check_no_queue(self, name: str) -> None:
+        if await self._store.get(self._keys.subscription(name)) is not None:
+            raise InvalidConfigError(
+                f"{name} is a queue, and a queue hands out each message, not the last one of each key; "
+                "cleanup.policy stays delete"
+            )
 
     async def _write_topic(
         self, topic: Topic, expected: Revision, *, first_partition: int, beside: Mapping[str, bytes] = {}

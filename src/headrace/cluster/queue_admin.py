@@ -20,7 +20,7 @@ from headrace.cluster.retry import retried
 from headrace.cluster.store import ABSENT, Item, Revision, Store
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
-from headrace.model.errors import QueueExistsError, UnknownQueueError
+from headrace.model.errors import InvalidConfigError, QueueExistsError, UnknownQueueError
 from headrace.model.queue import Queue, QueueConfig, check_queue_config
 from headrace.model.topic import Topic
 
@@ -72,7 +72,13 @@ class QueueAdmin:
                 if decode(key, item.value, SubscriptionRecord).uuid == ours.uuid:
                     return item.mod_revision  # an earlier attempt was carried out after all
                 raise QueueExistsError(f"queue {topic.name} exists; change it, or choose another name")
-            return await self._store.transact(compares={key: ABSENT}, puts={key: value})
+            found = await self._admin.read_topic(topic.name)
+            if found.topic.config.is_compacted:
+                raise InvalidConfigError(
+                    f"topic {topic.name} is compacted, so messages would be dropped that nobody has received; "
+                    "set its cleanup.policy to delete first, or choose another name"
+                )
+            return await self._store.transact(compares={key: ABSENT, found.key: found.revision}, puts={key: value})
 
         await self._catalog.reached(await self._retried(attempt))
         return queue_of(key, topic.name, ours)

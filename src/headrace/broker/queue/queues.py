@@ -57,11 +57,16 @@ from headrace.model.errors import (
 from headrace.model.message import Message, Sent
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.queue import Queue, QueueConfig, check_queue_config
-from headrace.model.topic import UNLIMITED
+from headrace.model.topic import DELETE, UNLIMITED, Topic
 
 # The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
-# A message of 1 MiB, which SQS allows, goes in with its headers and envelope.
-_TOPIC_OVERRIDES = {"retention.ms": str(UNLIMITED), "max.message.bytes": str(1024 * 1024 + 64 * 1024)}
+# A message of 1 MiB, which SQS allows, goes in with its headers and envelope. A queue hands out every message, so its
+# topic is never compacted, whatever topics are by default.
+_TOPIC_OVERRIDES = {
+    "retention.ms": str(UNLIMITED),
+    "max.message.bytes": str(1024 * 1024 + 64 * 1024),
+    "cleanup.policy": DELETE,
+}
 
 T = TypeVar("T")
 
@@ -275,12 +280,21 @@ class NodeQueues:
                     raise InvalidRequestError(
                         f"topic {name} has {topic.partition_count} partitions already; leave the number out"
                     )
+                self._check_whole(topic)
                 await self._admin.attach(topic, config, notes)
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
             raise QueueExistsError(f"queue {name} is being created or deleted; retry") from None
         await self._live.open(name)
         return self.find(name)
+
+    def _check_whole(self, topic: Topic) -> None:
+        """A queue's state follows from all that was ever written, so nothing of that may have been compacted away."""
+        for index in range(topic.partition_count):
+            if self._broker.partition(topic.name, index).log.cleaned_entries and not topic.config.is_compacted:
+                raise InvalidRequestError(
+                    f"topic {topic.name} was compacted once, and messages are missing; choose another name"
+                )
 
     async def ensure(self, name: str) -> Queue:
         return (await self._ensure_live(name)).queue

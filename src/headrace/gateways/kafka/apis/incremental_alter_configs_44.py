@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (key 44), versions 0 and 1: set or take back single settings of a topic.
 
-No setting of headrace is a list, so appending and subtracting are refused. Only topics are altered, as in AlterConfigs.
+Appending and subtracting are for lists, of which there is one, cleanup.policy. Only topics are altered, as in
+AlterConfigs.
 """
 
 from collections import Counter
@@ -10,8 +11,9 @@ from headrace.gateways.kafka.apis.alter_configs_33 import find_altered
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import InvalidConfigError
-from headrace.model.topic import Topic
+from headrace.model.topic import CONFIG_KEYS, Topic, show_value
 from headrace.wire.kafka.messages.incremental_alter_configs import (
+    AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -62,10 +64,21 @@ def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
                 raise InvalidConfigError(f"{config.name} has no value; delete it to follow the default")
             overrides[config.name] = config.value
         elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
-            raise InvalidConfigError(f"{config.name} is no list; set it instead")
+            overrides[config.name] = _change_list(topic, config)
         else:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"no operation has the number {config.config_operation}")
     return overrides
+
+
+def _change_list(topic: Topic, config: AlterableConfig) -> str:
+    key = CONFIG_KEYS.get(config.name)
+    if key is None or key.kind != "list" or config.value is None:
+        raise InvalidConfigError(f"{config.name} is no list, or nothing is to be changed in it; set it instead")
+    parts = show_value(topic.config, key).split(",")
+    changes = [part.strip() for part in config.value.split(",")]
+    if config.config_operation == Operation.APPEND:
+        return ",".join([*parts, *(part for part in changes if part not in parts)])
+    return ",".join(part for part in parts if part not in changes)
 
 
 def _result(resource: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:
