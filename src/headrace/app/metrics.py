@@ -198,6 +198,15 @@ class NodeMetrics:
             ("disk_reserve_reached", "gauge", "1 while sends are refused for lack of space.", int(logs.is_full)),
         ):
             out.one(f"headrace_log_{name}", kind, help, value)
+        kinds = {"cleaning": logs.cleaner.cleaning, "compaction": logs.cleaner.compaction}
+        for name, kind, field, help in (
+            ("passes_total", "counter", "passes", "Passes that rewrote segments."),
+            ("read_bytes_total", "counter", "bytes_before", "Bytes of the segments that were rewritten."),
+            ("kept_bytes_total", "counter", "bytes_after", "Bytes of what took their place."),
+            ("last_seconds", "gauge", "last_seconds", "How long the last pass took, pauses included."),
+        ):
+            samples = by_label("kind", {label: getattr(found, field) for label, found in kinds.items()})
+            out.family(f"headrace_log_clean_{name}", kind, help, samples)
         out.histogram(
             "headrace_log_sync_seconds",
             "How long appends waited for a sync, from its request to its result.",

@@ -37,13 +37,13 @@ class _InDoubtError(OSError):
 class CleanStats:
     """What was rewritten since the node began, and how long the last pass took."""
 
-    __slots__ = ("bytes_after", "bytes_before", "last_ms", "passes")
+    __slots__ = ("bytes_after", "bytes_before", "last_seconds", "passes")
 
     def __init__(self) -> None:
         self.passes = 0
         self.bytes_before = 0
         self.bytes_after = 0
-        self.last_ms = 0.0
+        self.last_seconds = 0.0
 
 
 class Cleaner:
@@ -115,7 +115,7 @@ class Cleaner:
                 is_done, stats = await self._clean_group(partition_log), self.cleaning
             if is_done:
                 stats.passes += 1
-                stats.last_ms = (self._clock.monotonic_us() - began_us) / 1000
+                stats.last_seconds = (self._clock.monotonic_us() - began_us) / 1_000_000
             return is_done
 
     async def _clean_group(self, partition_log: PartitionLog) -> bool:
