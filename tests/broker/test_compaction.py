@@ -83,3 +83,9 @@ def test_a_queue_is_not_compacted_where_topics_are_by_default() -> None:
         await node.kill()
 
     run(main())
+
+
+def transactional(partition: Partition, sequence: int, key: bytes, value: bytes) -> Promise[Appended]:
+    records = [Record(1000, key, value)]
+    data = encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    return partition.append(memoryview(data), is_verified=True)

@@ -143,11 +143,15 @@ class Broker:
                 return await self.create_topic(name)
             except TopicExistsError:
                 return self.topic(name)
-        if self._missing(topic):
-            # An earlier attempt wrote the metadata and could not make the files.
-            with self._changing(name):
-                await self._open_new(topic)
+        await self.complete_topic(topic)
         return topic
+
+    async def complete_topic(self, topic: Topic) -> None:
+        """Make what is missing of a topic's files: an earlier attempt may have written the metadata and no more."""
+        await self.settled(topic.name)
+        if self._missing(topic):
+            with self._changing(topic.name):
+                await self._open_new(topic)
 
     async def create_topic(
         self,

@@ -9,12 +9,13 @@ from headrace.broker.queue.port import Extension, MessageState, Rejection
 from headrace.model.errors import (
     DiskFullError,
     InvalidReceiptError,
+    QueueFullError,
     StaleReceiptError,
     UnknownQueueError,
     UnknownTopicError,
 )
 from headrace.model.message import Message, Sent
-from headrace.model.queue import Backoff
+from headrace.model.queue import Backoff, QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.threads import HeldThreads
 
@@ -374,6 +375,70 @@ def test_a_full_disk_refuses_sends_and_takes_acknowledgements() -> None:
         world.node.logs.is_full = False
         await world.send(b"b")
         assert await world.bodies() == [b"b"]
+
+    run(main())
+
+
+def test_a_full_queue_refuses_sends_until_something_is_done() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(messages_max=2)
+        outcomes = await world.queues.send(NAME, [Message(b"1"), Message(b"2"), Message(b"3")])
+        assert [type(outcome) for outcome in outcomes] == [Sent, Sent, QueueFullError]
+        await world.acknowledge(*await world.receive(1))
+        assert isinstance((await world.queues.send(NAME, [Message(b"3")]))[0], Sent)
+
+    run(main())
+
+
+def test_a_full_queue_drops_its_oldest_where_it_is_told_to_and_never_a_leased_one() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(messages_max=3, overflow="drop_oldest")
+        await world.send(b"held", b"old", b"new")
+        (held,) = await world.receive(1)
+        await world.send(b"newer")
+        assert await world.bodies() == [b"new", b"newer"]
+        assert world.counts().dropped == 1
+        assert await world.acknowledge(held) == [None]
+
+    run(main())
+
+
+def test_a_noisy_key_does_not_starve_the_quiet_ones_in_a_fair_queue() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(fair=True)
+        for number in range(20):
+            await world.send(b"noisy %d" % number, key=b"noisy")
+        await world.send(b"quiet", key=b"quiet")
+        assert b"quiet" in await world.bodies(2)
+
+    run(main())
+
+
+def test_a_new_configuration_is_obeyed_at_once_and_after_a_restart() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.update(NAME, QueueConfig(lease_ms=1000, max_deliveries=1))
+        await world.send(b"a")
+        (message,) = await world.receive()
+        assert message.lease_ms == 1000
+        await world.node.restart()
+        assert world.queues.find(NAME).config.max_deliveries == 1
+        await world.node.clock.elapse(2000)
+        assert await world.bodies(queue="orders-dead") == [b"a"]
+
+    run(main())
+
+
+def test_partitions_that_are_added_take_part() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.node.broker.create_partitions(NAME, 3)
+        await settle()
+        for number in range(6):
+            await world.send(b"%d" % number)
+        messages = await world.receive(10)
+        assert {message.partition for message in messages} == {0, 1, 2}
+        assert await world.acknowledge(*messages) == [None] * 6
 
     run(main())
 

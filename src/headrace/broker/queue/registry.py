@@ -107,6 +107,7 @@ class Registry:
     async def _open_now(self, name: str) -> LiveQueue:
         await self._broker.settled(name)  # its metadata may be there before its files are
         queue = self.queue(name)
+        await self._broker.complete_topic(self._broker.topic(queue.topic_id))
         signer = Signer(self._receipt_key, queue.id)
         live = LiveQueue(queue=queue, signer=signer, clock=self._clock, loader=self._loader)
         await self._open_partitions(live)

@@ -48,16 +48,19 @@ class Sending:
         shares: dict[PartitionQueue, list[int]] = {}
         for at, message in enumerate(messages):
             partition = default if len(self._partitions) == 1 else self._route(message, default)
+            share = shares.setdefault(partition, []) if is_whole else ()
             try:
-                self._check(message, partition)
+                self._check(message, partition, ahead=len(share))
             except HeadraceError as error:
                 gather.set(at, error)
                 continue
             if is_whole:
-                shares.setdefault(partition, []).append(at)
+                shares[partition].append(at)
             else:
                 partition.send(message_share(message, gather, at))
         for partition, places in shares.items():
+            if not places:
+                continue
             if len(places) == len(messages):
                 partition.send(request_share(messages, gather, range(len(messages)), request_id))
             else:
@@ -100,7 +103,8 @@ class Sending:
             by = message.deduplication_id.encode()
         return default if by is None else self._partitions[crc32(by) % len(self._partitions)]
 
-    def _check(self, message: Message, partition: PartitionQueue) -> None:
+    def _check(self, message: Message, partition: PartitionQueue, *, ahead: int = 0) -> None:
+        """Refuse what the queue does not take. `ahead` of it are others of the same request, not handed over yet."""
         log = partition.partition.log
         if log.broken is not None:
             log.check_usable()
@@ -120,18 +124,19 @@ class Sending:
             raise BatchTooLargeError(f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, not {size}")
         config = self._live.queue.config
         if config.messages_max is not None:
-            self._make_room(partition, config.messages_max)
+            self._make_room(partition, config.messages_max, ahead)
 
-    def _make_room(self, partition: PartitionQueue, messages_max: int) -> None:
+    def _make_room(self, partition: PartitionQueue, messages_max: int, ahead: int) -> None:
         """The limit is the queue's, shared evenly by its partitions."""
         share = max(messages_max // len(self._partitions), 1)
-        if partition.message_count < share:
+        count = partition.message_count + ahead
+        if count < share:
             return
         if self._live.queue.config.overflow is Overflow.REJECT:
             raise QueueFullError(
                 f"queue {self._live.queue.name} holds its {messages_max} messages; acknowledge some, then retry"
             )
-        partition.drop_oldest(partition.message_count - share + 1)
+        partition.drop_oldest(count - share + 1)
 
 
 def _check_span(what: str, span_ms: int) -> None:

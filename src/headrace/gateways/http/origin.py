@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from headrace.gateways.http.message import RefusedError
 
 _LOCAL_SUFFIX = ".localhost"  # resolved to loopback and nowhere else (RFC 6761 section 6.3)
+_KNOWN_MAX = 64
 _ELSEWHERE = frozenset({"cross-site", "same-site"})
 
 
@@ -22,12 +23,13 @@ class Hosts:
     def __init__(self, names: Iterable[str] = (), *, is_loopback: bool) -> None:
         self._names = frozenset(name.lower() for name in names)
         self._is_loopback = is_loopback
+        self._known: set[str] = set()  # authorities that were looked at before and are ours
 
     def check(self, headers: Mapping[str, str], *, authority: str | None = None) -> None:
         """Refuse a request under a foreign name, or one that a foreign page made a browser send."""
         host = headers.get("host")
         for name in (host, authority):
-            if name is not None and not self._knows(name):
+            if name is not None and name not in self._known and not self._learns(name):
                 raise RefusedError(
                     421,
                     "unknown_host",
@@ -43,6 +45,12 @@ class Hosts:
             raise RefusedError(
                 403, "foreign_origin", "a web page of another origin may not talk to this node; use a program instead"
             )
+
+    def _learns(self, authority: str) -> bool:
+        is_ours = self._knows(authority)
+        if is_ours and len(self._known) < _KNOWN_MAX:
+            self._known.add(authority)
+        return is_ours
 
     def _knows(self, authority: str) -> bool:
         name = _host_of(authority)
