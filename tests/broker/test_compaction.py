@@ -2,11 +2,15 @@
 
 import msgspec
 import pytest
-from tests.broker.node import LOG_CONFIG, Node, run
+from tests.broker.node import LOG_CONFIG, Node, fetch, run
+from tests.log.cleaning import batches_of
 
 from headrace.broker.partition import Partition
+from headrace.model.batch import read_header
 from headrace.model.errors import InvalidConfigError, InvalidRequestError, OutOfOrderSequenceError
-from headrace.wire.kafka.records import Record, encode_batch
+from headrace.model.ids import Offset
+from headrace.wire.kafka.marker import Marker
+from headrace.wire.kafka.records import Record, decode_batch, encode_batch
 
 SMALL = msgspec.structs.replace(LOG_CONFIG, maintenance_interval_ms=1000)
 SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.1"}
@@ -45,9 +49,8 @@ def test_an_idempotent_producer_goes_on_after_all_that_it_sent_was_compacted_awa
         partition = node.broker.partition("t", 0)
         assert (await partition.append(batch(10))).base_offset == end
         await node.kill()
-        await node.start()
         assert (await node.broker.partition("t", 0).append(batch(10))).base_offset == end
-        await node.kill()
+        node.abandon()
 
     run(main())
 
@@ -68,7 +71,7 @@ def test_a_queue_is_not_compacted_and_a_compacted_topic_is_no_queue() -> None:
         with pytest.raises(InvalidConfigError, match="q is a queue"):
             await node.broker.alter_config("q", {**overrides, "cleanup.policy": "compact,delete"})
         assert not node.catalog.topics["q"].config.is_compacted
-        await node.kill()
+        node.abandon()
 
     run(main())
 
@@ -80,12 +83,61 @@ def test_a_queue_is_not_compacted_where_topics_are_by_default() -> None:
         await node.start()
         await node.queues.create("q")
         assert not node.catalog.topics["q"].config.is_compacted
-        await node.kill()
+        node.abandon()
 
     run(main())
 
 
-def transactional(partition: Partition, sequence: int, key: bytes, value: bytes) -> Promise[Appended]:
-    records = [Record(1000, key, value)]
+async def transact(partition: Partition, sequence: int, pairs: dict[bytes, bytes], *, is_commit: bool) -> None:
+    """A whole transaction of producer 7."""
+    records = [Record(1000, key, value) for key, value in pairs.items()]
     data = encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
-    return partition.append(memoryview(data), is_verified=True)
+    await partition.append(memoryview(data), is_verified=True)
+    await partition.end_transaction(producer_id=7, epoch=0, marker=Marker(is_commit, 0), is_bumped=False)
+
+
+async def committed_of(node: Node, offset: int) -> dict[bytes, bytes]:
+    """What a client reads as committed: it drops what a named producer wrote until that producer's marker."""
+    found: dict[bytes, bytes] = {}
+    end = node.broker.partition("t", 0).last_stable_offset
+    while offset < end:
+        (result,) = await node.fetched(fetch(offset)._replace(read_committed=True))
+        aborted = dict(result.aborted)
+        for data in batches_of(result.buffers[0]):
+            header = read_header(data)
+            offset = header.next_offset
+            if header.is_control:
+                aborted.pop(header.producer_id, None)
+            elif header.base_offset < aborted.get(header.producer_id, offset):
+                found |= {record.key or b"": record.value or b"" for record in decode_batch(data)}
+    return found
+
+
+def test_readers_of_committed_messages_miss_nothing_and_see_nothing_aborted_after_markers_are_gone() -> None:
+    async def main() -> None:
+        node = await Node(log_config=SMALL).start()
+        settings = {**SETTINGS, "delete.retention.ms": "5000", "min.cleanable.dirty.ratio": "0"}
+        await node.broker.create_topic("t", partition_count=1, overrides=settings)
+        value = b"v" * 700
+        partition = node.broker.partition("t", 0)
+        await transact(partition, 0, {b"a": b"aborted" + value}, is_commit=False)
+        await transact(partition, 1, {b"b": b"committed" + value}, is_commit=True)
+        await transact(partition, 2, {b"b": b"aborted" + value}, is_commit=False)
+        sizes = []
+        for number in range(8):
+            table = {b"x%d" % at: b"%d" % number + value for at in range(5)}
+            await transact(partition, 3 + 5 * number, table, is_commit=True)
+            await node.clock.elapse(6_000)
+            expected = {b"b": b"committed" + value, **table}
+            sizes.append(len(partition.aborted(Offset(0), partition.end_offset)))
+            for offset in range(partition.start_offset, partition.end_offset):
+                found = await committed_of(node, offset)
+                assert found.items() <= expected.items()
+                assert offset > 2 or found == expected
+        assert sizes[0] == 2
+        assert sizes[-1] == 0, "the index forgets what is gone"
+        await node.restart()
+        assert await committed_of(node, 0) == expected
+        node.abandon()
+
+    run(main())

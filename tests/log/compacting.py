@@ -1,13 +1,13 @@
 """A compacted log and, beside it, what every key was last set to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from headrace.folds.transaction_index import Aborted
 from headrace.log.config import LogConfig
 from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.snapshots import Snapshot
-from headrace.log.transactions import Aborted
 from headrace.model.batch import read_header
 from headrace.model.ids import Offset
 from headrace.model.topic import COMPACT, TopicConfig
@@ -148,3 +148,6 @@ class Index:
 
     def aborted(self, start: Offset, end: Offset) -> Sequence[Aborted]:
         return [one for one in self.entries if one.last_offset >= start and one.first_offset < end]
+
+    def forget_aborted(self, marker_offsets: Collection[int]) -> None:
+        self.entries = [one for one in self.entries if one.last_offset not in marker_offsets]

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from headrace.log.transactions import Aborted
+from headrace.folds.transaction_index import Aborted
 from headrace.model.batch import read_header
 from headrace.model.ids import Epoch, Offset
 from headrace.model.topic import COMPACT_AND_DELETE, Durability
@@ -378,6 +378,7 @@ def test_markers_stay_until_their_transaction_and_their_time_are_gone() -> None:
         put(world, [(b"k", b"3")])
         await compact_fully(world)
         assert await markers(world) == [1]
+        assert index.entries == [], "who keeps the index is told"
         for number in range(2):
             world.clock.jump_wall(11_000)
             put(world, [(b"other", b"%d" % number)])

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.folds.transaction_index import Aborted
 from headrace.log.compacted import NAME as COMPACTED_NAME
-from headrace.log.transactions import Aborted
 from headrace.model.batch import BatchHeader, read_header
 from headrace.model.ids import Offset
 from headrace.testing.disk import SimulatedDisk
@@ -85,6 +86,9 @@ class Model:
             elif event.producer_id >= 0:
                 first.setdefault(event.producer_id, event.offset)
         return [one for one in found if one.last_offset >= start and one.first_offset < end]
+
+    def forget_aborted(self, marker_offsets: Collection[int]) -> None:
+        """Nothing is to be shown of them in any case."""
 
     def is_shown(self, producer_id: int, offset: int) -> bool:
         """Whether a reader of committed messages is shown a message."""

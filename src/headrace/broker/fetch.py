@@ -146,7 +146,8 @@ class Fetcher:
             partition = self._find(part.topic, part.partition)
         except HeadraceError as error:
             return result._replace(error=error, buffers=[])
-        return result._replace(aborted=partition.aborted_in(Offset(part.offset), end))
+        aborted = partition.aborted_in(Offset(part.offset), end, result.buffers[-1])
+        return result._replace(aborted=aborted)
 
     def _attempt(self, request: Fetch) -> Attempt:
         results: list[Fetched] = []

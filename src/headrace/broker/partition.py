@@ -137,6 +137,7 @@ class Partition(TimeLookup, Stability):
         log.take_snapshots = self._take_snapshots
         log.write_pending = self.write_now
         log.open_limit = self._open_limit
+        log.transactions = self
 
     # Where it stands.
 
@@ -354,12 +355,6 @@ class Partition(TimeLookup, Stability):
         time_ms = batches[-1].header.max_timestamp_ms if stamped else -1
         return Promised(end, promise, Appended(first, last, time_ms, self.log.start_offset))
 
-    def _write(self, fresh: list[Incoming]) -> list[Offset]:
-        log, committer = self.log, self._store.committer
-        base_offset = log.end_offset
-        now_ms = self._clock.wall_ms()
-        buffers: list[Buffer] = []
-        size = 0
     def _place_marker(
         self, pending: PendingMarker, tentative: Tentative, fresh: list[Incoming], offset: Offset
     ) -> Promised:
@@ -372,6 +367,12 @@ class Partition(TimeLookup, Stability):
         fresh.append(pending.batch)
         return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.log.start_offset))
 
+    def _write(self, fresh: list[Incoming]) -> list[Offset]:
+        log, committer = self.log, self._store.committer
+        base_offset = log.end_offset
+        now_ms = self._clock.wall_ms()
+        buffers: list[Buffer] = []
+        size = 0
         for _, data in fresh:
             buffers.append(data)
             size += len(data)

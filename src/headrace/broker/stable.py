@@ -1,11 +1,13 @@
 """What a partition knows of transactions: how far everything is decided, and what was decided against."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from headrace.folds.producer import ProducerFold, ProducerState
+from headrace.folds.transaction_index import Aborted
 from headrace.log.partition_log import PartitionLog
 from headrace.log.replay import replay_batches
+from headrace.model.batch import Buffer, read_header
 from headrace.model.ids import Offset
 from headrace.wire.kafka.marker import decode_marker, is_marker
 
@@ -31,9 +33,35 @@ class Stability:
         stable = self._producers.transactions.stable_offset(self.high_watermark)
         return max(stable, min(self.log.start_offset, self.high_watermark))
 
-    def aborted_in(self, start: Offset, end: Offset) -> list[tuple[int, int]]:
-        """Producer and first offset of the aborted transactions that a reader of these offsets may meet."""
-        return [(one.producer_id, one.first_offset) for one in self._producers.transactions.aborted_in(start, end)]
+    def aborted_in(self, start: Offset, end: Offset, data: Buffer) -> list[tuple[int, int]]:
+        """Producer and first offset of the aborted transactions that a reader of these batches meets.
+
+        Only those of which a batch is there. Compaction may have taken all of one, its marker too, and a client that
+        is told of it would wait for that marker and drop the producer's next transactions.
+        """
+        found = self.aborted(start, end)
+        if not found:
+            return []
+        met: list[tuple[int, int]] = []
+        at = 0
+        while at < len(data):
+            header = read_header(data, at)
+            if header.is_transactional and not header.is_control:
+                met.append((header.producer_id, header.base_offset))
+            at += header.size
+        return [
+            (one.producer_id, one.first_offset)
+            for one in found
+            if any(id == one.producer_id and one.first_offset <= base <= one.last_offset for id, base in met)
+        ]
+
+    def aborted(self, start: Offset, end: Offset) -> list[Aborted]:
+        """The aborted transactions that have an offset in a range."""
+        return self._producers.transactions.aborted_in(start, end)
+
+    def forget_aborted(self, marker_offsets: Collection[int]) -> None:
+        """Compaction has left nothing of the transactions that ended at these offsets."""
+        self._producers.transactions.forget(marker_offsets)
 
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer's transaction of this epoch is open here."""

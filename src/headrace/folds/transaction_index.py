@@ -10,7 +10,7 @@ first of the dict, and aborted ones stand in order of their markers.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -54,6 +54,11 @@ class TransactionIndex:
         """The log begins here now, and with it what there is to say about it."""
         if self._aborted and self._aborted[0].last_offset < start:
             del self._aborted[: bisect_left(self._aborted, start, key=_last_offset)]
+
+    def forget(self, marker_offsets: Collection[int]) -> None:
+        """Compaction has left nothing of the transactions that ended at these offsets."""
+        gone = frozenset(marker_offsets)
+        self._aborted = [one for one in self._aborted if one.last_offset not in gone]
 
     # What may be asked.
 

@@ -87,6 +87,8 @@ class Compactor:
         if not await self._hands.save(partition_log, cut_count, save):
             return False
         partition_log.compacted = after
+        if partition_log.transactions is not None and judge.dropped_markers:
+            partition_log.transactions.forget_aborted(judge.dropped_markers)
         log.info(
             "compacted a partition",
             extra={

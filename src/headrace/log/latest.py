@@ -103,6 +103,7 @@ class Latest:
         self._upto = upto
         self._expired = expired  # tombstones below it go
         self._uptos = [one.upto for one in passes]
+        self.dropped_markers: list[int] = []  # by offset
         self._open_producers: set[int] = set()  # those of which something was seen since their last marker
 
     def is_dead(self, header: BatchHeader) -> bool:
@@ -119,7 +120,10 @@ class Latest:
             self.kept_count += header.record_count
             return batch
         if header.is_control:
-            return batch if self._keeps_marker(header) else None
+            if self._keeps_marker(header):
+                return batch
+            self.dropped_markers.append(header.base_offset)
+            return None
         records = _records(batch)
         if records is None:
             self.kept_count += header.record_count

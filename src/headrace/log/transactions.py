@@ -1,17 +1,12 @@
 """What compaction has to know about transactions: the border between the log and whoever keeps their index."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from headrace.model.ids import Offset
 
-
-class Aborted(NamedTuple):
-    """A transaction of one producer that was aborted: all that it wrote from one offset to another, both included."""
-
-    producer_id: int
-    first_offset: Offset
-    last_offset: Offset
+# The producer of a transaction that was aborted, and its first and last offset: all that it wrote between is void.
+Aborted = tuple[int, Offset, Offset]
 
 
 class Transactions(Protocol):
@@ -23,3 +18,6 @@ class Transactions(Protocol):
 
     def aborted(self, start: Offset, end: Offset) -> Sequence[Aborted]:
         """The aborted transactions with an offset from one up to another. A thread works with the answer."""
+
+    def forget_aborted(self, marker_offsets: Collection[int]) -> None:
+        """Nothing is left of the transactions that ended at these offsets, nor of their markers."""
