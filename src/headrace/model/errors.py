@@ -421,6 +421,36 @@ class FencedInstanceError(GroupError):
     code = "fenced_instance"
 
 
+class FencedMemberEpochError(GroupError):
+    """The member's epoch is not the one that the coordinator gave it last. Drop all partitions and join again."""
+
+    code = "fenced_member_epoch"
+
+
+class StaleMemberEpochError(GroupError):
+    """The member's epoch has moved on. Repeat with the epoch of the latest heartbeat."""
+
+    code = "stale_member_epoch"
+
+
+class UnreleasedInstanceError(GroupError):
+    """A member that has not left holds this group instance id. Stop it, or wait until its session is over."""
+
+    code = "unreleased_instance"
+
+
+class UnsupportedAssignorError(GroupError):
+    """An assignor that the coordinator does not have. Use uniform or range."""
+
+    code = "unsupported_assignor"
+
+
+class InvalidRegexError(GroupError):
+    """A subscription's regular expression that cannot be read, or would take too long to match."""
+
+    code = "invalid_regex"
+
+
 class InconsistentProtocolError(GroupError):
     """A member whose kind or protocols the others of its group do not share."""
 

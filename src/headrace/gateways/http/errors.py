@@ -52,6 +52,8 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.InvalidGroupIdError: 400,
     errors.UnknownGroupError: 404,
     errors.UnknownMemberError: 404,
+    errors.UnsupportedAssignorError: 400,
+    errors.InvalidRegexError: 400,
     errors.InvalidSessionTimeoutError: 400,
     errors.OffsetMetadataTooLargeError: 413,
     errors.GroupFullError: 429,

@@ -52,6 +52,7 @@ class ErrorCode(IntEnum):
     CONCURRENT_TRANSACTIONS = 51
     TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
@@ -71,10 +72,18 @@ class ErrorCode(IntEnum):
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
     TRANSACTION_ABORTABLE = 120
     INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    INVALID_REGULAR_EXPRESSION = 128
+    SHARE_SESSION_LIMIT_REACHED = 133
 
 
 class RefusedError(Exception):
@@ -153,6 +162,11 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.IllegalGenerationError: ErrorCode.ILLEGAL_GENERATION,
     errors.RebalanceInProgressError: ErrorCode.REBALANCE_IN_PROGRESS,
     errors.FencedInstanceError: ErrorCode.FENCED_INSTANCE_ID,
+    errors.FencedMemberEpochError: ErrorCode.FENCED_MEMBER_EPOCH,
+    errors.StaleMemberEpochError: ErrorCode.STALE_MEMBER_EPOCH,
+    errors.UnreleasedInstanceError: ErrorCode.UNRELEASED_INSTANCE_ID,
+    errors.UnsupportedAssignorError: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    errors.InvalidRegexError: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.InconsistentProtocolError: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.GroupFullError: ErrorCode.GROUP_MAX_SIZE_REACHED,
     errors.InvalidSessionTimeoutError: ErrorCode.INVALID_SESSION_TIMEOUT,
