@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.broker.group.config import GroupsConfig
 from headrace.broker.queue.config import QueuesConfig
+from headrace.broker.transaction.config import TransactionsConfig
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.sqs.config import SqsConfig
@@ -91,6 +92,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     topics: TopicsConfig = TopicsConfig()
     queues: QueuesConfig = QueuesConfig()
     groups: GroupsConfig = GroupsConfig()
+    transactions: TransactionsConfig = TransactionsConfig()
     log: LogConfig = LogConfig()
     logging: LoggingConfig = LoggingConfig()
 

@@ -23,6 +23,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
 from headrace.broker.group.groups import NodeGroups
 from headrace.broker.queue.queues import NodeQueues
+from headrace.broker.transaction.coordinator import Coordinator
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
@@ -137,6 +138,7 @@ class Node:
             QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand), catalog
         )
         await self._start_groups()
+        await self._start_transactions()
         self._run_always(self._expire_producers())
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
@@ -161,6 +163,19 @@ class Node:
         await self.queues.start()
         self._stack.push_async_callback(self.queues.stop)
         self._run_always(self.queues.wait_failed())
+
+    async def _start_transactions(self) -> None:
+        self.coordinator = Coordinator(
+            broker=self.broker,
+            logs=self.logs,
+            clock=self.clock,
+            threads=self._sync_threads,
+            config=self.config.transactions,
+            groups=self.groups,
+        )
+        await self.coordinator.start()
+        self._stack.push_async_callback(self.coordinator.stop)
+        self._run_always(self.coordinator.wait_failed())
 
     async def _start_groups(self) -> None:
         self.groups = NodeGroups(
@@ -222,6 +237,7 @@ class Node:
         self.kafka: KafkaListener = await start_kafka(
             self.broker,
             groups=self.groups,
+            transactions=self.coordinator,
             transport=TcpTransport(),
             clock=self.clock,
             host=config.listen.host,

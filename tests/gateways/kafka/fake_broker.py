@@ -4,13 +4,14 @@ A partition is a list of batches. Tests can hold appends back (`hold`), and read
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
 from headrace.broker.partition import Appended
 from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
+from headrace.folds.producer import ProducerState
 from headrace.model.batch import CRC_START, HEADER_SIZE, assign, read_header
 from headrace.model.errors import (
     CorruptBatchError,
@@ -104,6 +105,9 @@ class FakePartition:
     async def max_timestamp(self) -> tuple[Offset, int]:
         best = max(self.log, key=lambda entry: entry[2], default=None)
         return (Offset(best[1]), best[2]) if best else (Offset(-1), -1)
+
+    def producers(self) -> Iterator[tuple[int, ProducerState]]:
+        return iter(())
 
     async def delete_records(self, before: Offset) -> Offset:
         target = self.high_watermark if before == -1 else before

@@ -14,6 +14,7 @@ again, and what is open gets its time-out anew.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 from headrace.broker.broker import Broker
 from headrace.broker.partition import Appended, Partition
@@ -166,8 +167,11 @@ class Coordinator:
             producer, partition=partition, acknowledgement=acknowledgement, group=group
         )
 
-    def produce(self, id: str, partition: Partition, records: memoryview, *, joins: bool = False) -> Promise[Appended]:
+    def produce(
+        self, id: str, topic: str | UUID, index: int, records: memoryview, *, joins: bool = False
+    ) -> Promise[Appended]:
         """Store what a transactional producer sent. `joins`: the partition joins by being sent to (KIP-890)."""
+        partition = self._broker.partition(topic, index)
         if len(records) < HEADER_SIZE:
             return partition.append(records)
         header = read_header(records)

@@ -14,7 +14,7 @@ from headrace.gateways.kafka.deadlines import Deadlines
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.metadata_cache import MetadataCache
-from headrace.gateways.kafka.port import BrokerPort
+from headrace.gateways.kafka.port import BrokerPort, TransactionPort
 from headrace.host.clock import Clock
 from headrace.model.errors import HeadraceError, TimedOutError
 from headrace.wire.kafka.frame import RequestHeader
@@ -32,12 +32,14 @@ class Context:
         broker: BrokerPort,
         *,
         groups: GroupPort | None = None,
+        transactions: TransactionPort | None = None,
         limits: KafkaLimits,
         clock: Clock,
         counters: KafkaCounters,
     ) -> None:
         self.broker = broker
         self._groups = groups
+        self._transactions = transactions
         self.limits = limits
         self.clock = clock
         self.counters = counters
@@ -51,6 +53,15 @@ class Context:
     def groups(self) -> GroupPort:
         assert self._groups is not None, "APIs of groups are served where there are groups"
         return self._groups
+
+    @property
+    def transactions(self) -> TransactionPort:
+        if self._transactions is None:
+            raise RefusedError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "transactions are not served here; produce without a transactional id",
+            )
+        return self._transactions
 
     def this_node(self) -> NodeAddress:
         """Where clients reach this node."""

@@ -6,7 +6,8 @@ reason. A handler's exception is turned into an answer with an error code where 
 
 import inspect
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply
@@ -21,18 +22,29 @@ from headrace.wire.kafka.frame import (
     read_request_header,
     response_header,
 )
-from headrace.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from headrace.wire.kafka.primitives import INT32, MalformedError
 from headrace.wire.kafka.registry import APIS
 
 _LOGGER = logging.getLogger(__name__)
 
+_FEATURES_FROM = 3  # of ApiVersions
+
 
 class Dispatcher:
     """Serves frames. Called once for each; the result is an answer, or will become one."""
 
-    def __init__(self, context: Context, apis: Iterable[Api | RawApi]) -> None:
+    def __init__(
+        self, context: Context, apis: Iterable[Api | RawApi], features: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """`features`: what clients ask for by name and not by the version of an API, with its level."""
         self._context = context
+        self._features = features
         self._apis = {api.key: api for api in apis}
         assert API_VERSIONS_KEY in self._apis, "clients ask for ApiVersions before anything else"
         self._version_answers = self._encode_version_answers()
@@ -135,7 +147,18 @@ class Dispatcher:
         answers = {}
         own = self._apis[API_VERSIONS_KEY]
         for version in range(own.version_min, own.version_max + 1):
-            frame = encode_response(API_VERSIONS_KEY, version, 0, ApiVersionsResponse(0, ranges))
+            response = ApiVersionsResponse(0, ranges)
+            if self._features and version >= _FEATURES_FROM:
+                response = ApiVersionsResponse(
+                    0,
+                    ranges,
+                    supported_features=tuple(SupportedFeatureKey(name, 0, top) for name, top in self._features.items()),
+                    finalized_features_epoch=1,
+                    finalized_features=tuple(
+                        FinalizedFeatureKey(name, top, top) for name, top in self._features.items()
+                    ),
+                )
+            frame = encode_response(API_VERSIONS_KEY, version, 0, response)
             header_size = len(response_header(APIS[API_VERSIONS_KEY], version, 0))
             answers[version] = (frame[:4], frame[4 + header_size :])
         return answers

@@ -6,6 +6,8 @@ in `apis` makes one call of the broker, `errors` has the code for whatever goes 
 
 from headrace.broker.group.port import GroupPort
 from headrace.gateways.kafka.apis import (
+    add_offsets_to_txn_25,
+    add_partitions_to_txn_24,
     alter_configs_33,
     api_versions_18,
     create_partitions_37,
@@ -17,6 +19,9 @@ from headrace.gateways.kafka.apis import (
     describe_configs_32,
     describe_groups_15,
     describe_log_dirs_35,
+    describe_producers_61,
+    describe_transactions_65,
+    end_txn_26,
     fetch_1,
     find_coordinator_10,
     heartbeat_12,
@@ -26,6 +31,7 @@ from headrace.gateways.kafka.apis import (
     leave_group_13,
     list_groups_16,
     list_offsets_2,
+    list_transactions_66,
     metadata_3,
     offset_commit_8,
     offset_delete_47,
@@ -33,13 +39,14 @@ from headrace.gateways.kafka.apis import (
     offset_for_leader_epoch_23,
     produce_0,
     sync_group_14,
+    txn_offset_commit_28,
 )
 from headrace.gateways.kafka.context import Api, Context, RawApi
 from headrace.gateways.kafka.counters import KafkaCounters
 from headrace.gateways.kafka.dispatch import Dispatcher
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener, listen
-from headrace.gateways.kafka.port import BrokerPort
+from headrace.gateways.kafka.port import BrokerPort, TransactionPort
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
 
@@ -78,10 +85,26 @@ GROUPS_SERVED: tuple[Api | RawApi, ...] = (
 )
 
 
+# Clients raise a producer's epoch with every transaction where the cluster says that it can (KIP-890).
+_TRANSACTION_VERSION = 2
+
+# Served where the node has transactions.
+TRANSACTIONS_SERVED: tuple[Api | RawApi, ...] = (
+    add_partitions_to_txn_24.API,
+    add_offsets_to_txn_25.API,
+    end_txn_26.API,
+    txn_offset_commit_28.API,
+    describe_producers_61.API,
+    describe_transactions_65.API,
+    list_transactions_66.API,
+)
+
+
 async def start_kafka(
     broker: BrokerPort,
     *,
     groups: GroupPort | None = None,
+    transactions: TransactionPort | None = None,
     transport: Transport,
     clock: Clock,
     host: str,
@@ -91,7 +114,11 @@ async def start_kafka(
     """Serve Kafka clients on an address until the listener is stopped."""
     limits = limits or KafkaLimits()
     counters = KafkaCounters()
-    context = Context(broker, groups=groups, limits=limits, clock=clock, counters=counters)
+    context = Context(broker, groups=groups, transactions=transactions, limits=limits, clock=clock, counters=counters)
     served = SERVED if groups is None else SERVED + GROUPS_SERVED
-    dispatcher = Dispatcher(context, served)
+    features: dict[str, int] = {}
+    if transactions is not None:
+        served += TRANSACTIONS_SERVED
+        features["transaction.version"] = _TRANSACTION_VERSION
+    dispatcher = Dispatcher(context, served, features)
     return await listen(transport, host, port, serve=dispatcher.serve, limits=limits, clock=clock, counters=counters)

@@ -1,13 +1,17 @@
 """What this gateway asks of the broker: the one border that it calls across."""
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched
+from headrace.broker.group.port import Caller, OffsetCommit, Outcomes
 from headrace.broker.partition import Appended
 from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
+from headrace.folds.producer import ProducerState
+from headrace.folds.transaction.fold import Producer
+from headrace.folds.transaction.transaction import Transaction
 from headrace.model.ids import Epoch, NodeId, Offset, PartitionId
 from headrace.model.topic import Topic
 
@@ -46,6 +50,8 @@ class PartitionPort(Protocol):
     async def max_timestamp(self) -> tuple[Offset, int]: ...
 
     async def delete_records(self, before: Offset) -> Offset: ...
+
+    def producers(self) -> Iterator[tuple[int, ProducerState]]: ...
 
 
 class CatalogPort(Protocol):
@@ -101,3 +107,29 @@ class BrokerPort(Protocol):
     async def allocate_producer_id(self) -> int: ...
 
     def disk_free_bytes(self) -> int: ...
+
+
+class TransactionPort(Protocol):
+    """The coordinator of transactions. Calls are answered when what they rest on is durable."""
+
+    async def begin_producer(
+        self, id: str, *, timeout_ms: int, expected: tuple[int, int] | None = None
+    ) -> tuple[int, int]: ...
+
+    async def add(
+        self, producer: Producer, *, partitions: Sequence[PartitionId] = (), groups: Sequence[str] = ()
+    ) -> None: ...
+
+    def produce(
+        self, id: str, topic: str | UUID, index: int, records: memoryview, *, joins: bool = False
+    ) -> Promise[Appended]: ...
+
+    async def commit_offsets(
+        self, producer: Producer, caller: Caller, offsets: Sequence[OffsetCommit], *, joins: bool = False
+    ) -> Outcomes: ...
+
+    async def end(self, producer: Producer, *, is_commit: bool, is_bumped: bool = False) -> tuple[int, int]: ...
+
+    def transactions(self) -> Iterator[Transaction]: ...
+
+    def describe(self, id: str) -> Transaction: ...

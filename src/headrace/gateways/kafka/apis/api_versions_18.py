@@ -1,8 +1,9 @@
 """ApiVersions (key 18), versions 0 to 4: which APIs and versions this gateway serves.
 
 It is answered by the dispatcher, which knows all of them, from bytes made once; here is only its entry. A version that
-we do not know gets the answer of version 0 with UNSUPPORTED_VERSION and our range (KIP-511). No feature is advertised:
-clients read features only to talk to Kafka's own controller.
+we do not know gets the answer of version 0 with UNSUPPORTED_VERSION and our range (KIP-511). From 3 features are named
+that clients ask for before they use them: `transaction.version` 2 lets producers raise their epoch with every
+transaction (KIP-890).
 """
 
 from typing import Any

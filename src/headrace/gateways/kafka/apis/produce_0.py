@@ -8,7 +8,8 @@ put together by the callback of the last append. `timeout_ms` ends the wait, not
 *maybe*. acks=1 waits like acks=all, for what the topic's durability asks. acks=0 has no answer; its error closes the
 connection, as Kafka does, so that the client at least looks again.
 
-Transactional producing is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final).
+A record set of a transactional producer goes by its coordinator, which confirms that the partition belongs to the
+producer's transaction; from 12 the partition joins it by being sent to (KIP-890).
 """
 
 from functools import partial
@@ -37,6 +38,7 @@ from headrace.wire.kafka.produce import (
 
 VERSION_MIN = 3
 VERSION_MAX = 13
+_JOINS_FROM = 12
 _NO_OFFSET = -1
 
 
@@ -52,9 +54,16 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     if refusal is not None:
         return _answer_all(context, header, request, refusal)
     pending = PendingProduce(context, header, request)
+    transactional_id = request.transactional_id
     for at, (topic, partition, records) in enumerate(request.record_sets):
         try:
-            promise = _append(context, topic, partition, records)
+            if transactional_id is None:
+                promise = _append(context, topic, partition, records)
+            else:
+                _check_name(topic)
+                promise = context.transactions.produce(
+                    transactional_id, topic, partition, records, joins=version >= _JOINS_FROM
+                )
         except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
             pending.fail(at, error)
         else:
@@ -89,21 +98,20 @@ def _reply(context: Context, pending: "SingleProduce | PendingProduce", timeout_
 def _find_refusal(request: ProduceRequest) -> RefusedError | None:
     if request.acks not in (-1, 0, 1):
         return RefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks} is not valid; use -1 (all), 0 or 1")
-    if request.transactional_id is not None:
-        return RefusedError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactions are not served; produce without a transactional id",
-        )
     return None
 
 
 def _append(context: Context, topic: str | UUID, index: int, records: memoryview) -> Promise[Appended]:
-    if topic in INTERNAL_NAMES:
-        raise InvalidNameError(f"{topic} is a topic of headrace's own; clients may read it and not write to it")
+    _check_name(topic)
     partition = context.broker.partition(topic, index)
     if not records:
         raise InvalidRecordError("a record set without a batch; send at least one")
     return partition.append(records)
+
+
+def _check_name(topic: str | UUID) -> None:
+    if topic in INTERNAL_NAMES:
+        raise InvalidNameError(f"{topic} is a topic of headrace's own; clients may read it and not write to it")
 
 
 class SingleProduce(Deferred):
