@@ -57,10 +57,8 @@ async def check(node: GroupNode, told: Told, member_id: str) -> None:
     assert told.txn_offset <= await node.committed(topic="u") <= told.txn_offset + 1
     if not told.generation:
         return
-    described = await node.groups.describe("g")
-    generation = told.generation if described.state != "CompletingRebalance" or not told.is_assigned else None
-    if generation is None:
-        return  # it was on its way to the next generation, which nobody was told of
+    if told.is_assigned and (await node.groups.describe("g")).state == "CompletingRebalance":
+        return  # the group was on its way to the next generation, of which nobody was told yet
     caller = Caller(group_id="g", member_id=member_id, generation=told.generation)
     await node.groups.heartbeat(caller)
     if told.is_assigned:

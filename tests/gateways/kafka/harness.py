@@ -9,6 +9,7 @@ from typing import Any
 import uvloop
 from tests.gateways.kafka.fake_broker import FakeBroker
 
+from headrace.broker.group.port import GroupPort
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
@@ -107,10 +108,14 @@ async def connect(gateway: KafkaListener) -> Client:
 
 @asynccontextmanager
 async def serving(
-    broker: BrokerPort | None = None, limits: KafkaLimits | None = None, clock: Clock | None = None
+    broker: BrokerPort | None = None,
+    limits: KafkaLimits | None = None,
+    clock: Clock | None = None,
+    groups: GroupPort | None = None,
 ) -> AsyncIterator[KafkaListener]:
     gateway = await start_kafka(
         broker or FakeBroker(),
+        groups=groups,
         transport=TcpTransport(),
         clock=clock or SystemClock(),
         host="127.0.0.1",
