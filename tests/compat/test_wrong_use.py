@@ -1,9 +1,7 @@
 """What clients are told when they ask for what cannot be: the error they have a name for, and never a hang."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -138,62 +136,6 @@ def test_a_name_that_no_topic_may_have_is_refused(node: NodeProcess) -> None:
     )
     assert done.returncode != 0
     assert b"Invalid topic" in done.stderr
-
-
-# Transactions come with another issue: until then a clear error, at once.
-
-TRANSACTION_DEADLINE_S = 8.0
-
-
-def _confluent_transaction(server: str) -> None:
-    producer = Producer({"bootstrap.servers": server, "transactional.id": "tx", "error_cb": quiet, "log_level": 0})
-    producer.init_transactions(DEADLINE_S)
-
-
-def _kafka_python_transaction(server: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=server, transactional_id="tx", max_block_ms=int(DEADLINE_S * 1000))
-    try:
-        producer.init_transactions()
-    finally:
-        producer.close(1)
-
-
-def _aiokafka_transaction(server: str) -> None:
-    async def begin() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=server, transactional_id="tx")
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    aio.run(begin())
-
-
-@pytest.mark.parametrize(
-    ("begin", "expected"),
-    [
-        (_confluent_transaction, KafkaException),
-        (_kafka_python_transaction, python_errors.TransactionalIdAuthorizationFailedError),
-        (_aiokafka_transaction, aio_errors.TransactionalIdAuthorizationFailed),
-    ],
-    ids=["confluent-kafka", "kafka-python", "aiokafka"],
-)
-def test_a_transactional_producer_is_refused_at_once(
-    node: NodeProcess, begin: Callable[[str], None], expected: type[BaseException]
-) -> None:
-    begin_s = time.monotonic()
-    with pytest.raises(expected) as refused:
-        begin(node.server)
-    assert time.monotonic() - begin_s < TRANSACTION_DEADLINE_S
-    error: Any = refused.value
-    if isinstance(error, KafkaException):
-        assert error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-def test_kcat_with_a_transaction_is_refused(node: NodeProcess, topic: str) -> None:
-    done = kcat("-P", "-b", node.server, "-t", topic, "-X", "transactional.id=tx", input=b"x\n", is_checked=False)
-    assert done.returncode != 0
-    assert b"ransactional" in done.stderr
 
 
 def test_nothing_of_all_this_stopped_the_node(node: NodeProcess, topic: str) -> None:
