@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, config, consume, log, produce, queue, receive, send, topic, up, worker
+from headrace.cli import bench, config, consume, group, log, produce, queue, receive, send, topic, up, worker
 from headrace.cli.output import Group
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("worker", rich_help_panel="Queues")(worker.worker)
 app.add_typer(topic.app, name="topic", rich_help_panel="Streams")
 app.command("produce", rich_help_panel="Streams")(produce.produce)
 app.command("consume", rich_help_panel="Streams")(consume.consume)
+app.add_typer(group.app, name="group", rich_help_panel="Streams")
 app.add_typer(bench.app, name="bench", rich_help_panel="Streams")
 
 

@@ -20,6 +20,7 @@ from headrace.host.rand import Rand
 from headrace.host.transport import Transport
 from headrace.model.address import Address
 from headrace.model.errors import HeadraceError, InvalidPartitionsError, NotLeaderError, UnknownTopicError
+from headrace.wire.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.wire.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -29,7 +30,8 @@ from headrace.wire.kafka.messages.metadata import (
 
 T = TypeVar("T")
 
-METADATA = 3
+METADATA, FIND_COORDINATOR = 3, 10
+_COORDINATORS_BATCHED = 4
 _LEADER_NOT_AVAILABLE = 5
 
 
@@ -116,6 +118,27 @@ class Router:
             await self.refresh((), deadline)
         address = self._addresses.get(self.cluster.controller)
         return await (self.any_connection() if address is None else self._announced(address))
+
+    async def coordinator(self, group: str, deadline: Deadline) -> Connection:
+        """A connection to the node that coordinates a group. Asked for each time: it is rarely wanted twice."""
+        connection = await self.any_connection()
+        # From version 4 several keys are asked at once.
+        is_batched = connection.version(FIND_COORDINATOR) >= _COORDINATORS_BATCHED
+        request = FindCoordinatorRequest(
+            key="" if is_batched else group, coordinator_keys=(group,) if is_batched else ()
+        )
+        response = await connection.call(
+            FIND_COORDINATOR, request, FindCoordinatorResponse, timeout_ms=deadline.left_ms
+        )
+        found = response.coordinators[0] if is_batched else response
+        if found.error_code != NO_ERROR:
+            raise wire_error(found.error_code, subject=f"group {group}", message=found.error_message)
+        return await self._announced(Address(found.host, found.port))
+
+    async def brokers(self, deadline: Deadline) -> list[Connection]:
+        """A connection to every broker."""
+        await self.refresh((), deadline)
+        return [await self._announced(address) for address in self._addresses.values()]
 
     async def leader(self, at: TopicPartition, deadline: Deadline) -> Connection:
         """A connection to the node that leads a partition."""

@@ -17,6 +17,7 @@ from typing import Self
 
 from headrace.client.admin import Admin
 from headrace.client.fetcher import EARLIEST, LATEST, Fetcher
+from headrace.client.group import Groups
 from headrace.client.producer import ACKS_ALL, Producer
 from headrace.client.router import ClientConfig, Router
 from headrace.client.values import Fetched, Located, Outgoing, Produced, TopicPartition
@@ -53,6 +54,7 @@ class StreamClient:
         self._producer = Producer(self._router, rand)
         self._fetcher = Fetcher(self._router)
         self.admin = Admin(self._router)
+        self.groups = Groups(self._router)
 
     async def connect(self) -> None:
         """Reach one of the servers. Without a retry: who begins with a wrong address should hear of it at once."""
