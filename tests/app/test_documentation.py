@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.app.config import known_paths, load
+from headrace.broker.group.config import GroupsConfig
 from headrace.broker.queue.config import QueuesConfig
 from headrace.gateways.sqs.config import SqsConfig
 from headrace.log.config import LogConfig
@@ -23,9 +24,9 @@ def test_the_example_file_is_valid(tmp_path: Path) -> None:
     assert {setting.path for setting in loaded.settings if setting.origin != "default"} <= set(known_paths())
 
 
-def test_every_setting_of_the_log_of_queues_and_of_topics_is_explained() -> None:
+def test_every_setting_of_the_log_of_queues_of_groups_and_of_topics_is_explained() -> None:
     text = PAGE.read_text()
-    for config in (LogConfig, QueuesConfig):
+    for config in (LogConfig, QueuesConfig, GroupsConfig):
         for field in msgspec.structs.fields(config):
             assert f"`{field.name}`" in text
     for key in CONFIG_KEYS:

@@ -13,11 +13,13 @@ import pytest
 
 from headrace.app.config import load
 from headrace.app.exposition import Exposition
+from headrace.app.group_metrics import OTHER_GROUPS, write_groups
 from headrace.app.health import LOOP_BLOCKED_MS, reasons
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, TopicSum, with_own_series
 from headrace.app.node import Node
 from headrace.app.queue_metrics import STATES
+from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
 from headrace.log.commit import SyncTime
@@ -139,6 +141,22 @@ def test_a_queues_series_follow_its_messages(tmp_path: Path) -> None:
         assert samples["headrace_queues"] == 1
 
     with_node(tmp_path / "data", work)
+
+
+def test_a_groups_series_follow_its_offsets_and_those_above_the_limit_share_one(tmp_path: Path) -> None:
+    async def work(node: Node) -> None:
+        await send(node, "t", 5)
+        for group, offset in (("a", 2), ("b", 5), ("c", 0), ("d", 1)):
+            assert await node.groups.commit(Caller(group_id=group), [OffsetCommit("t", 0, offset)]) == [None]
+        out = Exposition()
+        await write_groups(out, node.groups, names_max=2)
+        samples = parse(out.encode().decode())
+        assert samples['headrace_groups{kind="classic",state="Empty"}'] == 4
+        lags = [samples[f'headrace_group_lag_messages{{group="{name}"}}'] for name in ("a", "b", OTHER_GROUPS)]
+        assert lags == [3, 0, 9]
+        assert samples['headrace_group_members{group="a"}'] == 0
+
+    with_node(tmp_path, work)
 
 
 def test_every_series_is_documented(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """What a node counts, in Prometheus's text format 0.0.4. `docs/metrics.md` says what each series is for.
 
 Nothing is kept here: the rooms count with plain integers as they work, and a scrape reads them. Labels take their
-values from closed sets (names of APIs, codes, routes), never from what a client sends, except topic names, and of those
-at most `TOPIC_SERIES_MAX`. Partitions are visited in slices, so that a scrape of a large node does not hold the loop.
+values from closed sets (names of APIs, codes, routes), never from what a client sends, except names of topics, queues
+and groups, and of each at most `TOPIC_SERIES_MAX`. Partitions are visited in slices, so that a scrape of a large node
+does not hold the loop.
 """
 
 import asyncio
@@ -11,10 +12,12 @@ from uuid import UUID
 
 from headrace import __version__
 from headrace.app.exposition import Exposition, by_label
+from headrace.app.group_metrics import write_groups
 from headrace.app.health import offline_partitions
 from headrace.app.loop_lag import LoopLag
 from headrace.app.queue_metrics import write_queues
 from headrace.broker.broker import Broker
+from headrace.broker.group.port import GroupPort
 from headrace.broker.queue.queues import NodeQueues
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
@@ -64,6 +67,7 @@ class NodeMetrics:
         *,
         broker: Broker,
         queues: NodeQueues,
+        groups: GroupPort,
         logs: LogStore,
         kafka: KafkaListener,
         http: HttpCounters,
@@ -72,6 +76,7 @@ class NodeMetrics:
     ) -> None:
         self._broker = broker
         self._queues = queues
+        self._groups = groups
         self._logs = logs
         self._kafka = kafka
         self._http = http
@@ -90,6 +95,7 @@ class NodeMetrics:
         self._log_store(out, sums)
         self._topics(out, sums)
         await write_queues(out, self._queues, names_max=TOPIC_SERIES_MAX, wall_ms=self._clock.wall_ms())
+        await write_groups(out, self._groups, names_max=TOPIC_SERIES_MAX)
         return out.encode()
 
     async def _topic_sums(self) -> dict[str, TopicSum]:

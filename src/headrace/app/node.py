@@ -255,6 +255,7 @@ class Node:
         metrics = NodeMetrics(
             broker=broker,
             queues=self.queues,
+            groups=self.groups,
             logs=self.logs,
             kafka=self.kafka,
             http=counters,
