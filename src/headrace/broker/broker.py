@@ -20,13 +20,15 @@ from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.errors import (
     CorruptLogError,
+    InvalidPartitionsError,
+    InvalidRequestError,
     PartitionOfflineError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
 from headrace.model.ids import Epoch, NodeId, PartitionId
-from headrace.model.names import check_topic_name
+from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.topic import Topic
 
 # Producer ids taken from the metadata store at a time.
@@ -183,6 +185,8 @@ class Broker:
 
     async def delete_topic(self, topic: str | UUID) -> Topic:
         name = self.topic(topic).name
+        if name in INTERNAL_NAMES:
+            raise InvalidRequestError(f"{name} is headrace's own and cannot be deleted; delete what it holds instead")
         await self.settled(name)
         with self._changing(name):
             deleted = await self._admin.delete_topic(self.topic(topic).name)
@@ -193,6 +197,9 @@ class Broker:
         return deleted
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
+        if name in INTERNAL_NAMES:
+            # Whatever lives there was put where the hash of its name, and the count, said.
+            raise InvalidPartitionsError(f"{name} keeps the partitions that it was made with")
         await self.settled(name)
         with self._changing(name):
             topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)

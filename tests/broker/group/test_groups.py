@@ -17,6 +17,8 @@ from headrace.model.errors import (
     GroupSubscribedError,
     IllegalGenerationError,
     InvalidGroupIdError,
+    InvalidPartitionsError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
     OffsetMetadataTooLargeError,
@@ -47,6 +49,20 @@ def test_the_internal_topic_comes_into_being_with_the_first_group() -> None:
         topic = node.catalog.topics[GROUPS_TOPIC]
         assert topic.partition_count == 2
         assert topic.config.retention_ms == -1
+
+    run(main())
+
+
+def test_the_internal_topic_is_neither_deleted_nor_enlarged() -> None:
+    async def main() -> None:
+        node = await GroupNode().start()
+        await node.make()
+        await node.commit(1)
+        with pytest.raises(InvalidRequestError):
+            await node.broker.delete_topic(GROUPS_TOPIC)
+        with pytest.raises(InvalidPartitionsError):
+            await node.broker.create_partitions(GROUPS_TOPIC, 9)
+        assert await node.committed() == 1
 
     run(main())
 
@@ -241,6 +257,19 @@ def test_session_time_outs_have_bounds() -> None:
         for session_ms in (999, 30 * 60 * 1000 + 1):
             with pytest.raises(InvalidSessionTimeoutError):
                 await node.join(session_timeout_ms=session_ms)
+
+    run(main())
+
+
+def test_a_members_metadata_and_assignment_have_bounds() -> None:
+    async def main() -> None:
+        node = await GroupNode().start()
+        with pytest.raises(InvalidRequestError):
+            await node.join(protocols=(("range", bytes(1024 * 1024)),))
+        member = await node.join()
+        caller = Caller(group_id="g", member_id=member.member_id, generation=1)
+        with pytest.raises(InvalidRequestError):
+            await node.groups.sync(Sync(caller=caller, assignments=((member.member_id, bytes(2**20 + 1)),)))
 
     run(main())
 

@@ -265,6 +265,13 @@ def test_a_group_takes_no_more_members_than_it_may_have() -> None:
     assert joined(script.join("a")), "those inside may join again"
 
 
+def test_a_group_takes_no_more_metadata_than_can_be_written_in_one_piece() -> None:
+    script = Script(NO_DELAY._replace(metadata_bytes_max=25))
+    script.form("a")
+    assert refused(script.join("b", is_new=True, protocols=(("range", b"x" * 10),))) == [GroupFullError]
+    assert refused(script.enter("b")) == []
+
+
 def test_an_old_generation_is_refused_everywhere() -> None:
     script = Script()
     script.form("a")

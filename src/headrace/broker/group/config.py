@@ -17,6 +17,15 @@ class GroupsConfig(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms_min: Annotated[int, msgspec.Meta(ge=1)] = 1_000
     session_timeout_ms_max: Annotated[int, msgspec.Meta(ge=1)] = 30 * 60 * 1000
     members_max: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    # Members of share groups: how long one may be silent, how often it is to be heard of, how many a group may have.
+    share_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 45_000
+    share_heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 5_000
+    share_members_max: Annotated[int, msgspec.Meta(ge=1)] = 1_000
+    # A member's metadata, and its assignment.
+    member_bytes_max: Annotated[int, msgspec.Meta(ge=1)] = 1024 * 1024
+    # Members of consumer groups (KIP-848): how long one may be silent, and how often it is to be heard of.
+    consumer_session_timeout_ms: Annotated[int, msgspec.Meta(ge=1)] = 45_000
+    consumer_heartbeat_interval_ms: Annotated[int, msgspec.Meta(ge=1)] = 5_000
     # How long a group's offsets are kept once it has no members.
     offsets_retention_ms: Annotated[int, msgspec.Meta(ge=1)] = 7 * DAY_MS
     # Between two looks for what has expired.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
+from headrace.broker.group.consumer_driver import ConsumerGroups
 from headrace.broker.group.offsets import Offsets
 from headrace.broker.group.port import (
     Caller,
@@ -25,7 +26,8 @@ from headrace.broker.group.port import (
 from headrace.broker.group.shard import Shard, refusal
 from headrace.broker.group.shards import Shards
 from headrace.cluster.catalog import CatalogChange, TopicDeleted
-from headrace.folds.group.classic import ClassicGroup
+from headrace.folds.group.classic import ClassicGroup, ClassicState
+from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.machine import GroupMachine, Joined, Synced
 from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest
 from headrace.host.clock import Clock
@@ -35,6 +37,7 @@ from headrace.log.driver import LogStore
 from headrace.model.errors import (
     GroupNotEmptyError,
     HeadraceError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     UnknownGroupError,
     UnknownMemberError,
@@ -60,6 +63,7 @@ class NodeGroups:
         self._rand = rand
         self._broker = broker
         self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
+        self.consumers = ConsumerGroups(shards=self._shards, broker=broker, clock=clock, rand=rand, config=config)
         self._offsets = Offsets(broker=broker, clock=clock, config=config)
 
     async def start(self) -> None:
@@ -71,12 +75,17 @@ class NodeGroups:
         while True:
             await self._clock.sleep(self.config.expiry_interval_ms)
             for shard in self._shards:
-                try:
-                    shard.check_open()
-                except HeadraceError:
-                    continue
-                shard.expire(retention_ms=self.config.offsets_retention_ms)
+                await self._expire(shard)
+
+    async def _expire(self, shard: Shard) -> None:
+        for at, group_id in enumerate(shard.group_ids()):
+            if at % _GROUPS_A_TURN == _GROUPS_A_TURN - 1:
                 await asyncio.sleep(0)
+            try:
+                shard.check_open()
+            except HeadraceError:
+                return
+            shard.expire(group_id, retention_ms=self.config.offsets_retention_ms)
 
     def send_home(self) -> None:
         """Answer everybody who waits: the node is about to stop."""
@@ -106,6 +115,7 @@ class NodeGroups:
             raise InvalidSessionTimeoutError(
                 f"session.timeout.ms is {request.session_timeout_ms}; this node takes {least_ms} to {most_ms}"
             )
+        self._check_size(sum(len(name) + len(metadata) for name, metadata in request.protocols))
         if request.member_id and shard.find(request.group_id) is None:
             raise refusal(UnknownMemberError, request.group_id)
         group = shard.classic(request.group_id)
@@ -131,6 +141,8 @@ class NodeGroups:
 
     async def sync(self, request: Sync) -> Synced:
         caller = request.caller
+        for _, assignment in request.assignments:
+            self._check_size(len(assignment))
         shard, group = await self._classic(caller.group_id)
         call, promise = shard.call()
         asked = SyncRequest(
@@ -145,6 +157,13 @@ class NodeGroups:
         shard.carry_out(group, group.sync(asked, self._clock.monotonic_ms()))
         synced: Synced = await promise
         return synced
+
+    def _check_size(self, size_bytes: int) -> None:
+        size_max = self.config.member_bytes_max
+        if size_bytes > size_max:
+            raise InvalidRequestError(
+                f"a member's metadata or assignment has {size_bytes} bytes; it may have {size_max}"
+            )
 
     async def heartbeat(self, caller: Caller) -> None:
         _, group = await self._classic(caller.group_id)
@@ -200,13 +219,7 @@ class NodeGroups:
             for at, group_id in enumerate(shard.group_ids()):
                 if at % _GROUPS_A_TURN == _GROUPS_A_TURN - 1:
                     await asyncio.sleep(0)
-                machine = shard.find(group_id)
-                if machine is not None:
-                    found.append(
-                        GroupListing(
-                            group_id, machine.kind, machine.protocol_type, machine.state_name, machine.member_count
-                        )
-                    )
+                found.append(_listing(group_id, shard.machines.get(group_id)))
         return sorted(found, key=lambda group: group.group_id)
 
     async def describe(self, group_id: str) -> GroupDescription:
@@ -237,3 +250,10 @@ class NodeGroups:
         if shard is None or machine is None:
             raise UnknownGroupError(f"there is no group {group_id}")
         return shard, machine
+
+
+def _listing(group_id: str, machine: GroupMachine | None) -> GroupListing:
+    """One line about a group. One that has offsets and never had members has no machine."""
+    if machine is None:
+        return GroupListing(group_id, GroupKind.CLASSIC, "", ClassicState.EMPTY.value, 0)
+    return GroupListing(group_id, machine.kind, machine.protocol_type, machine.state_name, machine.member_count)

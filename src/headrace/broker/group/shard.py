@@ -181,18 +181,17 @@ class Shard:
 
     # Removal.
 
-    def expire(self, *, retention_ms: int) -> None:
-        """Drop offsets that nobody has used for too long, and groups of which nothing is left (KIP-211)."""
+    def expire(self, group_id: str, *, retention_ms: int) -> None:
+        """Drop offsets that nobody has used for too long, and a group of which nothing is left (KIP-211)."""
+        machine = self.machines.get(group_id)
+        if machine is not None and not machine.is_empty:
+            return
         now_ms = self._clock.wall_ms()
-        for group_id in self.group_ids():
-            machine = self.find(group_id)
-            if machine is None or not machine.is_empty:
-                continue
-            if expired := self.fold.expired(group_id, now_ms=now_ms, retention_ms=retention_ms):
-                _logger.info("offsets expired", extra={"group": group_id, "count": len(expired)})
-                self.decide(OffsetsDeleted(group_id, expired, now_ms))
-            if group_id not in self.fold.offsets and not self.fold.has_pending(group_id):
-                self.remove(group_id)
+        if expired := self.fold.expired(group_id, now_ms=now_ms, retention_ms=retention_ms):
+            _logger.info("offsets expired", extra={"group": group_id, "count": len(expired)})
+            self.decide(OffsetsDeleted(group_id, expired, now_ms))
+        if group_id not in self.fold.offsets and not self.fold.has_pending(group_id):
+            self.remove(group_id)
 
     def remove(self, group_id: str) -> None:
         """Forget a group that has no members."""

@@ -40,7 +40,7 @@ from headrace.folds.group.machine import (
     Synced,
 )
 from headrace.folds.group.member import Member, StoredMember, drop_calls, new_member
-from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest
+from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest, size_of
 from headrace.folds.group.roster import Roster
 from headrace.model.errors import (
     FencedInstanceError,
@@ -72,6 +72,8 @@ _SETTLED = (ClassicState.COMPLETING, ClassicState.STABLE)
 class ClassicLimits(NamedTuple):
     initial_rebalance_delay_ms: int = 100
     members_max: int = 10_000
+    # Of all members together: the group is written in one piece.
+    metadata_bytes_max: int = 64 * 1024 * 1024
 
 
 class _Image(msgspec.Struct, frozen=True, array_like=True):
@@ -175,8 +177,10 @@ class ClassicGroup:
         return self._join_again(request, now_ms)
 
     def _has_room(self, request: JoinRequest) -> bool:
-        is_known = self.roster.has(request.member_id, request.instance_id)
-        return is_known or len(self.roster) < self._limits.members_max
+        if self.roster.has(request.member_id, request.instance_id):
+            return True
+        size_bytes = self.roster.size_bytes + size_of(request.protocols)
+        return len(self.roster) < self._limits.members_max and size_bytes <= self._limits.metadata_bytes_max
 
     def _supports(self, request: JoinRequest) -> bool:
         if not self.roster:
@@ -213,7 +217,7 @@ class ClassicGroup:
             # It did not hear the answer; or a follower joins for no reason that would concern the others.
             return [AnswerJoin(request.call, self._joined(member))]
         out = drop_calls(member, RebalanceInProgressError)
-        member.update(request)
+        self.roster.update(member, request)
         member.join_call = request.call
         return [*out, *self._rebalance(now_ms)]
 

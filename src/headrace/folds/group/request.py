@@ -6,6 +6,10 @@ from typing import NamedTuple
 Protocols = tuple[tuple[str, bytes], ...]  # name and the client's own metadata, in order of preference
 
 
+def size_of(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 class JoinRequest(NamedTuple):
     """What a member asks for when it joins."""
 

@@ -1,11 +1,12 @@
 """Who is in a classic group: the members in the order in which they came, and their instance ids."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from headrace.folds.group.machine import JoinedMember, MemberDescription, Refuse
 from headrace.folds.group.member import Member, StoredMember, drop_calls
-from headrace.folds.group.protocol import CONSUMER_PROTOCOL_TYPE, candidates, choose, subscribed_topics
-from headrace.folds.group.request import JoinRequest
+from headrace.folds.group.protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from headrace.folds.group.request import JoinRequest, size_of
 from headrace.model.errors import FencedInstanceError, GroupError, UnknownMemberError
 
 
@@ -14,6 +15,9 @@ class Roster:
         self.leader = ""  # the member that shares the partitions out; empty in an empty group
         self._members: dict[str, Member] = {}
         self._instances: dict[str, str] = {}  # instance id -> member id
+        # Kept up to date, because a group of thousands joins one by one.
+        self._protocols: Counter[str] = Counter()  # how many members know each protocol
+        self.size_bytes = 0  # of the members' metadata
 
     def __len__(self) -> int:
         return len(self._members)
@@ -43,12 +47,25 @@ class Roster:
         return None if member_id in self._members else UnknownMemberError
 
     def add(self, member: Member) -> None:
+        self._count(member, 1)
         self._members[member.member_id] = member
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
         self.leader = self.leader or member.member_id
 
+    def _count(self, member: Member, change: int) -> None:
+        for name in {name for name, _ in member.protocols}:
+            self._protocols[name] += change
+        self.size_bytes += change * size_of(member.protocols)
+
+    def update(self, member: Member, request: JoinRequest) -> None:
+        """A member has joined again, maybe with other protocols."""
+        self._count(member, -1)
+        member.update(request)
+        self._count(member, 1)
+
     def remove(self, member: Member) -> list[Refuse]:
+        self._count(member, -1)
         del self._members[member.member_id]
         if member.instance_id is not None:
             del self._instances[member.instance_id]
@@ -60,7 +77,7 @@ class Roster:
         """A static member under its new id, in its old place: whatever goes by the order of members stays."""
         member = Member(old.stored(), deadline_ms=now_ms + request.session_timeout_ms)
         member.member_id = request.new_member_id
-        member.update(request)
+        self.update(member, request)
         assert member.instance_id is not None
         self._instances[member.instance_id] = member.member_id
         members = [member if one is old else one for one in self._members.values()]
@@ -77,11 +94,16 @@ class Roster:
 
     def supports(self, request: JoinRequest) -> bool:
         """Whether the members and this one can agree on a protocol."""
-        known = candidates(self._members.values())
-        return any(name in known for name, _ in request.protocols)
+        return any(self._protocols[name] == len(self._members) for name, _ in request.protocols)
 
     def choose_protocol(self) -> str:
-        return choose(self._members.values())
+        """Each member votes for the first of its own that all know. A tie goes to the one that was voted for first."""
+        count = len(self._members)
+        votes = Counter(
+            next(name for name, _ in member.protocols if self._protocols[name] == count)
+            for member in self._members.values()
+        )
+        return votes.most_common(1)[0][0]
 
     def subscribes(self, topic: str, *, protocol_type: str) -> bool:
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
