@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from headrace.broker.group.config import GroupsConfig
 from headrace.folds.group.classic import ClassicGroup, ClassicLimits
+from headrace.folds.group.consumer import ConsumerGroup, ConsumerLimits
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.machine import GroupMachine
 
@@ -19,4 +20,15 @@ def _restore_classic(group_id: str, image: bytes, config: GroupsConfig, now_ms: 
     return ClassicGroup.restore(group_id, image, classic_limits(config), now_ms=now_ms)
 
 
-RESTORERS: Mapping[GroupKind, Restore] = {GroupKind.CLASSIC: _restore_classic}
+def consumer_limits(config: GroupsConfig) -> ConsumerLimits:
+    return ConsumerLimits(config.consumer_session_timeout_ms, config.members_max)
+
+
+def _restore_consumer(group_id: str, image: bytes, config: GroupsConfig, now_ms: int) -> GroupMachine:
+    return ConsumerGroup.restore(group_id, image, consumer_limits(config), now_ms=now_ms)
+
+
+RESTORERS: Mapping[GroupKind, Restore] = {
+    GroupKind.CLASSIC: _restore_classic,
+    GroupKind.CONSUMER: _restore_consumer,
+}

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.broker.group.consumer_port import ConsumerGroupPort
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.machine import Joined, MemberDescription, Synced
 from headrace.folds.group.request import Leaving
@@ -93,6 +94,10 @@ class PartitionLag(NamedTuple):
 
 
 class GroupPort(Protocol):
+    @property
+    def consumers(self) -> ConsumerGroupPort:
+        """What only consumer groups are asked (KIP-848)."""
+
     async def join(self, request: Join) -> Joined: ...
 
     async def sync(self, request: Sync) -> Synced: ...

@@ -10,6 +10,8 @@ from headrace.gateways.kafka.apis import (
     add_partitions_to_txn_24,
     alter_configs_33,
     api_versions_18,
+    consumer_group_describe_69,
+    consumer_group_heartbeat_68,
     create_partitions_37,
     create_topics_19,
     delete_groups_42,
@@ -82,6 +84,8 @@ GROUPS_SERVED: tuple[Api | RawApi, ...] = (
     list_groups_16.API,
     delete_groups_42.API,
     offset_delete_47.API,
+    consumer_group_heartbeat_68.API,
+    consumer_group_describe_69.API,
 )
 
 
