@@ -21,7 +21,7 @@ from headrace.broker.queue.leases import Leases, setter
 from headrace.broker.queue.loader import Found, Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.receipt import Signer
-from headrace.broker.queue.receive import PendingReceive
+from headrace.broker.queue.receive import LeaseReceive, PendingReceive
 from headrace.broker.queue.sending import Sending
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
@@ -70,24 +70,40 @@ class LiveQueue:
             receive.fail(InvalidRequestError(f"a lease is 0 to {LEASE_MS_MAX} ms long, not {lease_ms}"))
         elif count_max < 1:
             receive.fail(InvalidRequestError(f"at least one message is received, not {count_max}"))
-        elif attempt_id is not None and self._repeat(receive, attempt_id):
-            pass
-        elif self._line or not self._hand_out(receive):
+        elif attempt_id is None or not self._repeat(receive, attempt_id):
+            self._begin(receive, wait_ms)
+        return receive
+
+    def acquire(self, *, count_max: int, partitions: frozenset[int] | None, wait_ms: int) -> LeaseReceive:
+        """Lease messages for somebody who reads them himself, from these partitions or from any."""
+        receive = LeaseReceive(
+            count_max=count_max, lease_ms=self.queue.config.lease_ms, attempt_id=None, partitions=partitions
+        )
+        self._begin(receive, wait_ms)
+        return receive
+
+    def _begin(self, receive: PendingReceive, wait_ms: int) -> None:
+        if self._line or not self._hand_out(receive):
             if wait_ms > 0:
                 receive.line = self._line
                 self._line[receive] = None
                 receive.timer = self._clock.call_later(wait_ms, receive.time_out)
             else:
                 receive.promise.keep([])
-        return receive
 
     def serve(self) -> None:
         """Something may be visible: serve the line."""
+        passed: set[PendingReceive] = set()
         while self._line:
-            receive = next(iter(self._line))
+            receive = next((one for one in self._line if one not in passed), None)
+            if receive is None:
+                return
             try:
                 if not self._hand_out(receive):
-                    return
+                    if receive.partitions is None:
+                        return
+                    passed.add(receive)  # what it waits for is elsewhere: nobody behind it has to
+                    continue
             except HeadraceError as error:
                 receive.fail(error)
                 continue
@@ -101,6 +117,8 @@ class LiveQueue:
         count = len(self.partitions)
         for step in range(count):
             partition = self.partitions[(self._turn + step) % count]
+            if receive.partitions is not None and partition.index not in receive.partitions:
+                continue
             leases = partition.take(left, receive.lease_ms)
             if leases:
                 taken.append((partition, leases))
@@ -131,6 +149,9 @@ class LiveQueue:
 
     def _deliver(self, receive: PendingReceive) -> None:
         """Read the messages and hand them out; at once where they are at hand."""
+        if isinstance(receive, LeaseReceive):
+            receive.keep_leases()
+            return
         received: list[Received] = []
         cold = False
         for partition, leases in receive.taken:

@@ -250,6 +250,13 @@ class PartitionQueue:
     def release(self, offset: int, delay_ms: int | None, told: Told | None = None) -> None:
         self.decide(self.fold.release((offset,), delay_ms, now=self.now.now()), told)
 
+    def extend_all(self, offsets: Sequence[int], lease_ms: int) -> None:
+        """All of them, or an error and none."""
+        self.decide(self.fold.extend(tuple(offsets), lease_ms, now=self.now.now()))
+
+    def release_all(self, offsets: Sequence[int], delay_ms: int | None) -> None:
+        self.decide(self.fold.release(tuple(offsets), delay_ms, now=self.now.now()))
+
     def give_back(self, leases: Sequence[Lease]) -> None:
         """Release what was chosen for a consumer who is gone."""
         now = self.now.now()
@@ -259,6 +266,10 @@ class PartitionQueue:
 
     def reject(self, offset: int, reason: str, told: Told) -> None:
         self.decide(self.fold.reject(offset, reason, now=self.now.now()), told)
+
+    def drop(self, offsets: Sequence[int]) -> None:
+        """End leases for good where there are no dead letters: nobody gets these again, and they are counted."""
+        self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
 
     def drop_oldest(self, count: int) -> None:
         if offsets := self.fold.oldest(count):

@@ -386,6 +386,12 @@ class NodeQueues:
     async def remove_reader(self, name: str, reader: str) -> None:
         await remove_reader(self._live.find(name), reader)
 
+    # For share groups, which read messages themselves.
+
+    async def live(self, name: str) -> LiveQueue:
+        """The queue at work. UnknownQueueError where there is none."""
+        return self._live.get(name) or await self._live.open(name)
+
     # For the node's own figures.
 
     @property

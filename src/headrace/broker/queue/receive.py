@@ -18,13 +18,26 @@ Taken = list[tuple[PartitionQueue, list[Lease]]]
 class PendingReceive:
     """Made by a queue for each receive. Exactly one of three ends it: messages, the end of its time, its consumer."""
 
-    __slots__ = ("_is_cancelled", "attempt_id", "count_max", "lease_ms", "line", "promise", "taken", "timer")
+    __slots__ = (
+        "_is_cancelled",
+        "attempt_id",
+        "count_max",
+        "lease_ms",
+        "line",
+        "partitions",
+        "promise",
+        "taken",
+        "timer",
+    )
 
-    def __init__(self, *, count_max: int, lease_ms: int, attempt_id: str | None) -> None:
+    def __init__(
+        self, *, count_max: int, lease_ms: int, attempt_id: str | None, partitions: frozenset[int] | None = None
+    ) -> None:
         self.promise: Promise[list[Received]] = Promise()
         self.count_max = count_max
         self.lease_ms = lease_ms
         self.attempt_id = attempt_id
+        self.partitions = partitions  # None: whichever has something
         self.timer: Timer | None = None
         # Where it waits, and under which leases it holds what is on its way to it.
         self.line: dict[PendingReceive, None] | None = None
@@ -73,6 +86,18 @@ class PendingReceive:
         taken, self.taken = self.taken, []
         for partition, leases in taken:
             partition.give_back(leases)
+
+
+class LeaseReceive(PendingReceive):
+    """A receive by somebody who reads the messages himself: it ends with `taken`, which is his from then on."""
+
+    __slots__ = ()
+
+    def keep_leases(self) -> None:
+        if self.is_cancelled:
+            self.give_back()
+        else:
+            self.promise.keep([])
 
 
 class OpeningReceive:
