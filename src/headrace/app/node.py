@@ -22,6 +22,7 @@ from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
 from headrace.broker.group.groups import NodeGroups
+from headrace.broker.group.share_groups import ShareGroups
 from headrace.broker.queue.queues import NodeQueues
 from headrace.broker.transaction.coordinator import Coordinator
 from headrace.cluster.admin import Admin
@@ -238,6 +239,13 @@ class Node:
             self.broker,
             groups=self.groups,
             transactions=self.coordinator,
+            shares=ShareGroups(
+                groups=self.groups,
+                queues=self.queues,
+                catalog=self.broker.catalog,
+                logs=self.logs,
+                clock=self.clock,
+            ),
             transport=TcpTransport(),
             clock=self.clock,
             host=config.listen.host,

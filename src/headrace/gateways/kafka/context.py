@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from headrace.broker.group.port import GroupPort
+from headrace.broker.group.share_port import SharePort
 from headrace.cluster.catalog import NodeAddress
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -15,6 +16,7 @@ from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.metadata_cache import MetadataCache
 from headrace.gateways.kafka.port import BrokerPort, TransactionPort
+from headrace.gateways.kafka.share_session import ShareSessions
 from headrace.host.clock import Clock
 from headrace.model.errors import HeadraceError, TimedOutError
 from headrace.wire.kafka.frame import RequestHeader
@@ -33,6 +35,7 @@ class Context:
         *,
         groups: GroupPort | None = None,
         transactions: TransactionPort | None = None,
+        shares: SharePort | None = None,
         limits: KafkaLimits,
         clock: Clock,
         counters: KafkaCounters,
@@ -40,6 +43,8 @@ class Context:
         self.broker = broker
         self._groups = groups
         self._transactions = transactions
+        self._shares = shares
+        self._share_sessions = None if shares is None else ShareSessions(shares, clock)
         self.limits = limits
         self.clock = clock
         self.counters = counters
@@ -62,6 +67,16 @@ class Context:
                 "transactions are not served here; produce without a transactional id",
             )
         return self._transactions
+
+    @property
+    def shares(self) -> SharePort:
+        assert self._shares is not None, "APIs of share groups are served where there are queues"
+        return self._shares
+
+    @property
+    def share_sessions(self) -> ShareSessions:
+        assert self._share_sessions is not None, "APIs of share groups are served where there are queues"
+        return self._share_sessions
 
     def this_node(self) -> NodeAddress:
         """Where clients reach this node."""

@@ -5,6 +5,7 @@ in `apis` makes one call of the broker, `errors` has the code for whatever goes 
 """
 
 from headrace.broker.group.port import GroupPort
+from headrace.broker.group.share_port import SharePort
 from headrace.gateways.kafka.apis import (
     add_offsets_to_txn_25,
     add_partitions_to_txn_24,
@@ -40,6 +41,10 @@ from headrace.gateways.kafka.apis import (
     offset_fetch_9,
     offset_for_leader_epoch_23,
     produce_0,
+    share_acknowledge_79,
+    share_fetch_78,
+    share_group_describe_77,
+    share_group_heartbeat_76,
     sync_group_14,
     txn_offset_commit_28,
 )
@@ -103,12 +108,21 @@ TRANSACTIONS_SERVED: tuple[Api | RawApi, ...] = (
     list_transactions_66.API,
 )
 
+# Served where the node has groups and queues.
+SHARES_SERVED: tuple[Api | RawApi, ...] = (
+    share_group_heartbeat_76.API,
+    share_group_describe_77.API,
+    share_fetch_78.API,
+    share_acknowledge_79.API,
+)
+
 
 async def start_kafka(
     broker: BrokerPort,
     *,
     groups: GroupPort | None = None,
     transactions: TransactionPort | None = None,
+    shares: SharePort | None = None,
     transport: Transport,
     clock: Clock,
     host: str,
@@ -118,11 +132,21 @@ async def start_kafka(
     """Serve Kafka clients on an address until the listener is stopped."""
     limits = limits or KafkaLimits()
     counters = KafkaCounters()
-    context = Context(broker, groups=groups, transactions=transactions, limits=limits, clock=clock, counters=counters)
+    context = Context(
+        broker,
+        groups=groups,
+        transactions=transactions,
+        shares=shares,
+        limits=limits,
+        clock=clock,
+        counters=counters,
+    )
     served = SERVED if groups is None else SERVED + GROUPS_SERVED
     features: dict[str, int] = {}
     if transactions is not None:
         served += TRANSACTIONS_SERVED
         features["transaction.version"] = _TRANSACTION_VERSION
+    if shares is not None:
+        served += SHARES_SERVED
     dispatcher = Dispatcher(context, served, features)
     return await listen(transport, host, port, serve=dispatcher.serve, limits=limits, clock=clock, counters=counters)
