@@ -15,6 +15,7 @@ _HOMES = {
     "AsyncClient": "headrace.client.queue.client",
     "AsyncMessage": "headrace.client.queue.message",
     "AsyncQueue": "headrace.client.queue.queue",
+    "AsyncTransaction": "headrace.client.queue.transaction",
     "Client": "headrace.client.queue.sync",
     "HeadraceError": "headrace.model.errors",
     "Message": "headrace.client.queue.sync",
@@ -23,6 +24,7 @@ _HOMES = {
     "QueueClientConfig": "headrace.client.settings",
     "Reject": "headrace.client.queue.message",
     "Retry": "headrace.client.queue.message",
+    "Transaction": "headrace.client.queue.sync_transaction",
     "worker": "headrace.client.worker.worker",
 }
 

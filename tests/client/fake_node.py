@@ -136,9 +136,57 @@ class FakeQueue:
         self.extended.append((offset, item["lease"]))
 
 
+class FakeTransaction:
+    """What was sent and acknowledged in it waits here for its end."""
+
+    def __init__(self, node: "FakeNode", timeout_s: float) -> None:
+        self._node = node
+        self.timeout_s = timeout_s
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.held: list[tuple[str, str]] = []  # queue and receipt
+        self.end: str | None = None
+
+    def check_open(self) -> None:
+        if self.end is not None:
+            raise Refused(409, "transaction_state", f"the transaction is over ({self.end}); begin another")
+
+    def send(self, queue: str, document: dict[str, Any]) -> dict[str, Any]:
+        assert "request_id" not in document
+        self.check_open()
+        results = []
+        for index, item in enumerate(document["messages"]):
+            if (error := self._node.entry_error(index)) is not None:
+                results.append(error)
+            else:
+                results.append({"id": f"0-{len(self.sent)}", "partition": 0, "offset": len(self.sent)})
+                self.sent.append((queue, item))
+        return {"results": results}
+
+    def acknowledge(self, queue: str, receipt: str) -> None:
+        self.check_open()
+        if receipt not in self._node.queue(queue).leased:
+            raise Refused(409, "stale_receipt", "the lease of this receipt is over")
+        self.held.append((queue, receipt))
+
+    def finish(self, how: str) -> None:
+        if self.end == how:
+            return
+        self.check_open()
+        self.end = how
+        for queue, receipt in self.held:
+            if how == "commit":
+                self._node.queue(queue).acknowledge(receipt)
+            else:
+                self._node.queue(queue).expire(receipt)
+        if how == "commit":
+            for queue, item in self.sent:
+                self._node.make(queue).send(item)
+
+
 class FakeNode:
     def __init__(self) -> None:
         self.queues: dict[str, FakeQueue] = {}
+        self.transactions: dict[str, FakeTransaction] = {}
         self.requests: list[Request] = []
         self.faults: list[tuple[str, Fault]] = []
         self.entry_faults: list[tuple[int, str]] = []  # (index, code) of the next send's entries, taken in turn
@@ -228,6 +276,8 @@ class FakeNode:
 
     async def _answer(self, request: Request) -> Any:
         parts = [unquote(part) for part in request.path.strip("/").split("/")]
+        if parts[0] == "transactions":
+            return self._answer_transaction(parts[1:], request.document)
         assert parts[0] == "queues"
         if len(parts) == 1:
             names = [name for name in sorted(self.queues) if name.startswith(request.query.get("prefix", ""))]
@@ -276,10 +326,35 @@ class FakeNode:
         return results
 
     def _send(self, queue: FakeQueue, index: int, item: dict[str, Any]) -> dict[str, Any]:
-        if (fault := next((f for f in self.entry_faults if f[0] == index), None)) is not None:
-            self.entry_faults.remove(fault)
-            return {"error": {"code": fault[1], "detail": "so it is", "retriable": True}}
-        return queue.send(item)
+        return self.entry_error(index) or queue.send(item)
+
+    def entry_error(self, index: int) -> dict[str, Any] | None:
+        """The fault that this entry of a send is to have."""
+        fault = next((f for f in self.entry_faults if f[0] == index), None)
+        if fault is None:
+            return None
+        self.entry_faults.remove(fault)
+        return {"error": {"code": fault[1], "detail": "so it is", "retriable": True}}
+
+    def _answer_transaction(self, parts: list[str], document: Any) -> Any:
+        if not parts:
+            id = f"tx {len(self.transactions)}"
+            timeout_s = document.get("timeout", 60.0)
+            self.transactions[id] = FakeTransaction(self, timeout_s)
+            return {"id": id, "timeout": timeout_s}
+        if parts[0] not in self.transactions:
+            raise Refused(404, "unknown_transaction", "no transaction has this id")
+        transaction = self.transactions[parts[0]]
+        match parts[1:]:
+            case ["queues", queue, "messages"]:
+                return transaction.send(queue, document)
+            case ["queues", queue, "acknowledgements"]:
+                transaction.check_open()
+                return _each(document["receipt_handles"], lambda receipt: transaction.acknowledge(queue, receipt))
+            case ["commit" | "abort" as how]:
+                transaction.finish(how)
+                return {}
+        raise Refused(404, "not_found", "there is nothing here")
 
     async def _receive(self, queue: FakeQueue, query: dict[str, str]) -> list[dict[str, Any]]:
         wait_s = float(query.get("wait", "0"))

@@ -57,6 +57,12 @@ class ConnectionLostError(TimedOutError):
     code = "connection_lost"
 
 
+class UnknownOutcomeError(TimedOutError):
+    """No answer to a commit came in time: the transaction is committed, or it is not. Its `commit` may be repeated."""
+
+    code = "unknown_outcome"
+
+
 class ClosedError(HeadraceError):
     """The client is closed. Nothing was asked of anybody."""
 

@@ -19,8 +19,10 @@ from typing import Self
 from headrace.client.http.caller import Caller
 from headrace.client.http.pool import Pool
 from headrace.client.queue.administration import Administration
+from headrace.client.queue.outgoing import Span
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.queue.sender import make_ids
+from headrace.client.queue.transaction import AsyncTransaction
 from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
 from headrace.host.clock import Clock, SystemClock
 from headrace.host.rand import Rand, SystemRand
@@ -92,6 +94,13 @@ class AsyncClient:
         if known is None:
             known = self._queues[name] = AsyncQueue(name, self._caller, self._administration, self._ids)
         return known
+
+    def transaction(self, *, timeout: Span | None = None) -> AsyncTransaction:
+        """Sends and acknowledgements that count together: `async with client.transaction() as tx`.
+
+        It is aborted by itself so long after it began; None leaves that to the node.
+        """
+        return AsyncTransaction(self._caller, timeout)
 
     async def queues(self, prefix: str = "") -> list[str]:
         """The names of all queues, sorted."""

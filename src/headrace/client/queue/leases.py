@@ -30,7 +30,7 @@ class Leases:
 
     def __init__(self, caller: Caller, path: str) -> None:
         self._caller = caller
-        self._path = path
+        self.path = path
         self._acknowledge = self._transmit("acknowledgements", AcknowledgeRequest)
         self._acknowledgements = Batcher(self._acknowledge, caller.config, clock=caller.clock)
         self._extensions = self._batcher("extensions", ExtendRequest)
@@ -69,7 +69,7 @@ class Leases:
         return Batcher(self._transmit(route, request), self._caller.config, clock=self._caller.clock)
 
     def _transmit(self, route: str, request: Callable[[list[Item]], Any]) -> "Transmit[Item, None]":
-        target = f"{self._path}/{route}"
+        target = f"{self.path}/{route}"
         # An extension counts from its call, so a second one is as good as the first. The others end the lease.
         ends_lease = request is not ExtendRequest
 

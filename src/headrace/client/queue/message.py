@@ -7,8 +7,9 @@ are the two exceptions that say what is to be done, and end there.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Protocol, Self, TypeVar, overload
 
 import msgspec
 
@@ -36,6 +37,12 @@ class Reject(Exception):  # noqa: N818 - an instruction to headrace, not an erro
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Acknowledger(Protocol):
+    """A transaction, as a message sees it."""
+
+    async def acknowledge(self, path: str, receipts: Sequence[str]) -> None: ...
 
 
 class MessageData:
@@ -139,11 +146,23 @@ class AsyncMessage(MessageData):
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._is_settled
 
-    async def ack(self) -> None:
-        """It is done and will not come again. Where the guarantee is at most once, that is so already."""
+    @property
+    def queue_path(self) -> str:
+        """Where its queue is on the node."""
+        return self._leases.path
+
+    async def ack(self, transaction: Acknowledger | None = None) -> None:
+        """It is done and will not come again. Where the guarantee is at most once, that is so already.
+
+        In a transaction it is done once that commits; if it aborts, somebody gets the message again.
+        """
         self._is_settled = True
-        if self.receipt:
+        if not self.receipt:
+            return
+        if transaction is None:
             await self._leases.acknowledge(self.receipt)
+        else:
+            await transaction.acknowledge(self.queue_path, [self.receipt])
 
     def settled_by_others(self) -> str:
         """The queue settles this one together with others: its receipt, for that."""

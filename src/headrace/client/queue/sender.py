@@ -20,6 +20,7 @@ from headrace.client.http.problem import error_for, read
 from headrace.client.queue.batcher import Batcher
 from headrace.client.queue.outgoing import OutgoingMessage, size_bytes, to_send
 from headrace.client.queue.wire import Failure, Send, SendRequest, SendResult, decode_sent, encode
+from headrace.client.settings import QueueClientConfig
 from headrace.model.errors import HeadraceError
 from headrace.model.message import Sent
 
@@ -46,6 +47,35 @@ def failure(refused: Failure) -> HeadraceError:
     return error_for(refused.code, refused.detail) or HeadraceError(f"{refused.code}: {refused.detail}")
 
 
+def to_sends(messages: Sequence[object]) -> list[Send]:
+    """Bodies or `OutgoingMessage`s as they go over the wire."""
+    return [
+        Send(message)
+        if isinstance(message, bytes)
+        else to_send(message if isinstance(message, OutgoingMessage) else OutgoingMessage(body=message))
+        for message in messages
+    ]
+
+
+def in_batches(sends: Sequence[Send], config: QueueClientConfig) -> Iterator[list[Send]]:
+    """Cut into requests, which are neither too large nor mix messages with ids and without."""
+    batch: list[Send] = []
+    size = 0
+    have_ids = False
+    for send in sends:
+        more = size_bytes(send)
+        has_id = send.deduplication_id is not None
+        is_full = len(batch) >= config.batch_count_max or size + more > config.batch_bytes_max
+        if batch and (is_full or has_id != have_ids):
+            yield batch
+            batch, size = [], 0
+        have_ids = has_id
+        batch.append(send)
+        size += more
+    if batch:
+        yield batch
+
+
 class Sender:
     def __init__(self, caller: Caller, path: str, ids: RequestIds) -> None:
         self._caller = caller
@@ -66,41 +96,20 @@ class Sender:
 
     async def send_many(self, messages: Sequence[object]) -> list[Sent]:
         """Bodies or `OutgoingMessage`s, in as many requests as they need."""
-        sends = [
-            Send(message)
-            if isinstance(message, bytes)
-            else to_send(message if isinstance(message, OutgoingMessage) else OutgoingMessage(body=message))
-            for message in messages
-        ]
+        sends = to_sends(messages)
         outcomes: Outcomes = []
         if any(send.key is not None for send in sends):
-            for batch in self._batches(sends):
+            for batch in in_batches(sends, self._caller.config):
                 outcomes += await self._carry(batch)
         else:
-            for carried in await asyncio.gather(*(self._carry(batch) for batch in self._batches(sends))):
+            for carried in await asyncio.gather(
+                *(self._carry(batch) for batch in in_batches(sends, self._caller.config))
+            ):
                 outcomes += carried
         sent = [outcome for outcome in outcomes if isinstance(outcome, Sent)]
         if len(sent) < len(outcomes):
             raise PartlySentError(outcomes)
         return sent
-
-    def _batches(self, sends: list[Send]) -> Iterator[list[Send]]:
-        config = self._caller.config
-        batch: list[Send] = []
-        size = 0
-        have_ids = False
-        for send in sends:
-            more = size_bytes(send)
-            has_id = send.deduplication_id is not None
-            is_full = len(batch) >= config.batch_count_max or size + more > config.batch_bytes_max
-            if batch and (is_full or has_id != have_ids):
-                yield batch
-                batch, size = [], 0
-            have_ids = has_id
-            batch.append(send)
-            size += more
-        if batch:
-            yield batch
 
     async def _carry(self, batch: list[Send]) -> Outcomes:
         async with self._places:
@@ -142,14 +151,14 @@ class Sender:
             raise HeadraceError(f"the node answered {len(request.messages)} messages with {len(results)} results")
         # Known by the request's id, it is the same message whose first answer was lost.
         is_own = request.request_id is not None
-        return [_outcome(result, is_own=is_own) for result in results]
+        return [outcome_of(result, is_own=is_own) for result in results]
 
 
 def _is_worth_repeating(outcome: Sent | HeadraceError) -> bool:
     return isinstance(outcome, HeadraceError) and is_worth_repeating(outcome, is_repeatable=True)
 
 
-def _outcome(result: SendResult, *, is_own: bool) -> Sent | HeadraceError:
+def outcome_of(result: SendResult, *, is_own: bool) -> Sent | HeadraceError:
     if result.error is not None:
         return failure(result.error)
     return Sent(result.id, result.partition, result.offset, result.duplicate and not is_own)

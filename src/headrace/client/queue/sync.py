@@ -32,6 +32,7 @@ from headrace.client.queue.description import (
 from headrace.client.queue.message import AsyncMessage, MessageData
 from headrace.client.queue.outgoing import HeaderValues, Key, Span
 from headrace.client.queue.queue import AsyncQueue
+from headrace.client.queue.sync_transaction import Transaction
 from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -56,9 +57,12 @@ class Message(MessageData):
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._message.is_settled
 
-    def ack(self) -> None:
-        """It is done and will not come again. Where the guarantee is at most once, that is so already."""
-        self._portal.run(self._message.ack())
+    def ack(self, transaction: Transaction | None = None) -> None:
+        """It is done and will not come again. Where the guarantee is at most once, that is so already.
+
+        In a transaction it is done once that commits; if it aborts, somebody gets the message again.
+        """
+        self._portal.run(self._message.ack(None if transaction is None else transaction.inner))
 
     def release(self, delay: Span | None = None) -> None:
         """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
@@ -251,6 +255,13 @@ class Client:
     def queue(self, name: str) -> Queue:
         """A queue by its name. Nothing is asked of the node yet: a queue that is missing is made by its first send."""
         return Queue(self._client.queue(name), self._loop)
+
+    def transaction(self, *, timeout: Span | None = None) -> Transaction:
+        """Sends and acknowledgements that count together: `with client.transaction() as tx`.
+
+        It is aborted by itself so long after it began; None leaves that to the node.
+        """
+        return Transaction(self._client.transaction(timeout=timeout), self._loop)
 
     def queues(self, prefix: str = "") -> list[str]:
         """The names of all queues, sorted."""
