@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from headrace.folds.transaction_index import Aborted
+from headrace.log.snapshots import Snapshot
 from headrace.model.batch import read_header
 from headrace.model.ids import Epoch, Offset
 from headrace.model.topic import COMPACT_AND_DELETE, Durability
@@ -134,6 +135,39 @@ def test_nothing_that_no_durable_snapshot_covers_is_touched() -> None:
     run(main())
 
 
+def test_what_came_after_the_last_durable_snapshot_is_not_touched() -> None:
+    async def main() -> None:
+        world = await started()
+        await filled(world, 60, keys=1)
+        log = world.log()
+        log.take_snapshots = lambda: (Snapshot("fold", 30, b"none"),)
+        await compact_fully(world)
+        found = sorted(await stored(world))
+        assert set(range(30, 60)) <= set(found)
+        assert len(found) < 60
+        world.abandon()
+
+    run(main())
+
+
+def test_the_segment_from_which_a_recovery_begins_is_not_touched() -> None:
+    async def main() -> None:
+        world = await started()
+        await filled(world, 10, keys=1)
+        log = world.log()
+        await world.store.checkpoint(log)
+        log.roll(now_ms=world.clock.wall_ms())
+        assert not await world.store.clean(log)
+        world.abandon()
+        world.disk.crash(random.Random(1))
+        await world.start()
+        assert world.store.refused == {}
+        assert len(await stored(world)) == 10
+        world.abandon()
+
+    run(main())
+
+
 def test_messages_without_a_key_go_since_they_are_nobodys_last() -> None:
     async def main() -> None:
         world = await started()
@@ -215,6 +249,26 @@ def test_a_tombstone_that_was_never_compacted_stays_whatever_its_age() -> None:
         await close_segment(world)
         assert await world.store.clean(world.log())
         assert await stored(world) == {1: (b"gone", None)}
+        world.abandon()
+
+    run(main())
+
+
+def test_a_log_of_which_nothing_is_left_is_read_to_its_end() -> None:
+    async def main() -> None:
+        world = await started(compact_config(delete_retention_ms=0))
+        put(world, [(b"a", b"v"), (b"b", b"v")])
+        put(world, [(b"a", None), (b"b", None)])
+        await compact_fully(world)
+        await compact_fully(world)
+        assert await stored(world) == {}
+        assert world.log().end_offset == 4
+        await reopened(world)
+        assert await stored(world) == {}
+        put(world, [(b"c", b"v")])
+        await world.settle()
+        await compact_fully(world)
+        assert await stored(world) == {4: (b"c", b"v")}
         world.abandon()
 
     run(main())
@@ -328,6 +382,23 @@ def test_a_compacted_topic_keeps_what_is_old_unless_it_deletes_too() -> None:
                 await world.store.maintain(log, floor=log.durable_offset)
             assert len(await stored(world)) == count
             world.abandon()
+
+    run(main())
+
+
+def test_a_segment_in_which_nothing_is_left_keeps_no_later_one_from_going() -> None:
+    async def main() -> None:
+        world = await started(compact_config(cleanup_policy=COMPACT_AND_DELETE, retention_ms=ONE_DAY_MS))
+        await filled(world, 60, keys=2)
+        assert await compact_fully(world) == 1
+        assert world.log().segments[0].size == 0
+        assert len(world.log().segments) > 2
+        world.clock.jump_wall(2 * ONE_DAY_MS)
+        log = world.log()
+        await world.store.maintain(log, floor=log.durable_offset)
+        assert await stored(world) == {}
+        assert log.start_offset == 60
+        world.abandon()
 
     run(main())
 

@@ -51,19 +51,25 @@ class Compactor:
 
     async def compact(self, partition_log: PartitionLog) -> bool:
         """Do one pass, if one is due, and say whether that was done."""
-        cut_count = partition_log.cut_count
-        state = await self._state(partition_log)
-        segments = await self._choose(partition_log, state)
-        if not segments or partition_log.cut_count != cut_count:
-            return False
-        now_ms = self._clock.wall_ms()
+        oldest, cut_count = partition_log.segments[0], partition_log.cut_count
+        try:
+            state = await self._state(partition_log)
+            segments = await self._choose(partition_log, state)
+            if not segments or partition_log.cut_count != cut_count:
+                return False
+            return await self._pass(partition_log, segments, state, cut_count)
+        except FileNotFoundError:
+            if partition_log.segments[0] is oldest and partition_log.cut_count == cut_count:
+                raise
+            return False  # retention took what was to be read
+
+    async def _pass(
+        self, partition_log: PartitionLog, segments: Sequence[Segment], state: Compacted, cut_count: int
+    ) -> bool:
         config = partition_log.config
+        began_ms = self._clock.wall_ms()
         start = Offset(max(state.upto, partition_log.start_offset))
-        aborted = AbortedRanges(
-            partition_log.transactions.aborted(segments[0].base_offset, segments[-1].next_offset)
-            if partition_log.transactions is not None
-            else ()
-        )
+        aborted = _aborted(partition_log, segments)
         build = await self._map(partition_log, segments, aborted, start)
         if build is None:
             return False
@@ -71,7 +77,7 @@ class Compactor:
             build.offsets,
             aborted,
             upto=build.upto,
-            expired=state.expired_upto(delete_retention_ms=config.delete_retention_ms, now_ms=now_ms),
+            expired=state.expired_upto(delete_retention_ms=config.delete_retention_ms, now_ms=began_ms),
             passes=state.passes,
         )
         for group in compact.groups(segments, upto=build.upto, segment_bytes_max=config.segment_bytes_max):
@@ -147,6 +153,8 @@ class Compactor:
         for segment in dirty:
             if segment.max_timestamp_ms is None:
                 await self._threads.run(partial(partition_log.load_index, segment))
+                if segment.index is not None and segment.index.is_sealed and not segment.index.has_unsaved:
+                    segment.drop_index()  # which keeps the time, and not the memory
 
     def _first_ms(self, segment: Segment) -> int | None:
         """The time of a segment's first batch. Blocks."""
@@ -165,13 +173,19 @@ class Compactor:
     ) -> MapBuild | None:
         dirty = compact.dirty_of(segments, start)
         span = segments[-1].next_offset - start
-        offsets = OffsetMap(
-            count_max=max(min(span, sum(segment.size for segment in dirty) // _RECORD_SIZE_MIN), 0),
-            bytes_max=self._config.compact_map_bytes,
-            salt=self._rand.bytes(HASH_SIZE),
-        )
+        count_max = max(min(span, sum(segment.size for segment in dirty) // _RECORD_SIZE_MIN), 0)
+        bytes_max, salt = self._config.compact_map_bytes, self._rand.bytes(HASH_SIZE)
+        # In a thread, because so much memory takes its time to be filled.
+        offsets = await self._threads.run(lambda: OffsetMap(count_max=count_max, bytes_max=bytes_max, salt=salt))
         build = MapBuild(self._disk, dirty, offsets, aborted, start=start)
         try:
             return build if await self._hands.walk(partition_log, build.step) else None
         finally:
             build.close()
+
+
+def _aborted(partition_log: PartitionLog, segments: Sequence[Segment]) -> AbortedRanges:
+    transactions = partition_log.transactions
+    if transactions is None:
+        return AbortedRanges(())
+    return AbortedRanges(transactions.aborted(segments[0].base_offset, segments[-1].next_offset))

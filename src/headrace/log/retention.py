@@ -37,7 +37,9 @@ def count_expired(
     count = 0
     for segment in closed:
         bytes_left -= segment.size
-        deleted = segment.next_offset <= max(log_start, live_from)
+        # One in which compaction has left nothing has no age, and must not keep those behind it.
+        emptied = config.is_deleting and segment.size == 0
+        deleted = emptied or segment.next_offset <= max(log_start, live_from)
         # A segment without timestamps is as old as nothing: only its size can make it go.
         newest_ms = segment.max_timestamp_ms
         aged = (
