@@ -7,6 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
+from headrace.host.disk import SystemDisk
+from headrace.log.compacted import Compacted, save_compacted
 from headrace.wire.kafka.records import Record, encode_batch
 
 runner = CliRunner()
@@ -98,3 +100,10 @@ def test_a_path_without_segments_is_an_error_in_one_sentence(tmp_path: Path) -> 
     assert result.exit_code == 1
     assert result.stderr.startswith("error: there is no .log file under")
     assert runner.invoke(app, ["log", "dump", str(tmp_path / "absent")]).exit_code == 1
+
+
+def test_verify_says_how_far_a_partition_is_compacted(segment: Path) -> None:
+    save_compacted(SystemDisk(), str(segment.parent), Compacted(upto=7))
+    (report,) = json.loads(runner.invoke(app, ["log", "verify", str(segment), "--json"]).stdout)
+    assert report["compacted_upto"] == 7
+    assert "compacted up to offset 7" in runner.invoke(app, ["log", "verify", str(segment)]).output

@@ -16,6 +16,8 @@ from headrace.cli.output import EXIT_FAILED, Group, JsonOption, as_text, emit_js
 from headrace.cli.text import bytes_to_json
 from headrace.host.disk import Disk, File, SystemDisk
 from headrace.log.cleaned import Cleaned, add_place, read_cleaned
+from headrace.log.compacted import NAME as COMPACTED_NAME
+from headrace.log.compacted import read_compacted
 from headrace.log.segment import LOG_SUFFIX, check_crc, check_header
 from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
 from headrace.model.errors import CorruptLogError, HeadraceError, InvalidRequestError
@@ -235,6 +237,9 @@ def verify(
 
 def _verify_segment(disk: Disk, path: Path, *, deep: bool) -> dict[str, Any]:
     report: dict[str, Any] = {"file": str(path), "batches": 0, "messages": 0, "bytes": 0, "error": None}
+    directory = str(path.parent)
+    if disk.exists(f"{directory}/{COMPACTED_NAME}"):
+        report["compacted_upto"] = read_compacted(disk, directory).upto
     try:
         for position, header, batch in walk(disk, path):
             if deep:
@@ -269,6 +274,9 @@ def _report(reports: list[dict[str, Any]]) -> None:
         ("file", "batches", "messages", "bytes", "state"),
         [(r["file"], r["batches"], r["messages"], r["bytes"], "damaged" if r["error"] else "intact") for r in reports],
     )
+    compacted = {Path(r["file"]).parent: r["compacted_upto"] for r in reports if "compacted_upto" in r}
+    for directory, offset in compacted.items():
+        people().print(f"{directory} is compacted up to offset {offset}")
     for report in reports:
         if report["error"]:
             notice(f"[bold red]damaged:[/] {report['error']}")
