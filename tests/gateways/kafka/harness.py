@@ -10,6 +10,7 @@ import uvloop
 from tests.gateways.kafka.fake_broker import FakeBroker
 
 from headrace.broker.group.port import GroupPort
+from headrace.broker.group.share_port import SharePort
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
@@ -112,10 +113,12 @@ async def serving(
     limits: KafkaLimits | None = None,
     clock: Clock | None = None,
     groups: GroupPort | None = None,
+    shares: SharePort | None = None,
 ) -> AsyncIterator[KafkaListener]:
     gateway = await start_kafka(
         broker or FakeBroker(),
         groups=groups,
+        shares=shares,
         transport=TcpTransport(),
         clock=clock or SystemClock(),
         host="127.0.0.1",

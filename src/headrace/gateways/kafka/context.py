@@ -44,7 +44,7 @@ class Context:
         self._groups = groups
         self._transactions = transactions
         self._shares = shares
-        self._share_sessions = None if shares is None else ShareSessions(shares, clock)
+        self._share_sessions = None if shares is None else ShareSessions(shares.let_go, clock)
         self.limits = limits
         self.clock = clock
         self.counters = counters

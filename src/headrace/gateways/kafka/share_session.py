@@ -10,10 +10,10 @@ again when the leases are over. A member that vanishes leaves its session behind
 goes when there are too many, if it was silent for long enough.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.broker.group.share_port import Holder, SharePort
+from headrace.broker.group.share_port import Holder
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.host.clock import Clock
 from headrace.model.ids import PartitionId
@@ -48,8 +48,8 @@ class ShareSession:
 
 
 class ShareSessions:
-    def __init__(self, shares: SharePort, clock: Clock, *, count_max: int = _SESSIONS_MAX) -> None:
-        self._shares = shares
+    def __init__(self, let_go: Callable[[Holder], None], clock: Clock, *, count_max: int = _SESSIONS_MAX) -> None:
+        self._let_go = let_go
         self._clock = clock
         self._count_max = count_max
         self._sessions: dict[Member, ShareSession] = {}  # who was heard of last stands last
@@ -83,7 +83,7 @@ class ShareSessions:
         return session
 
     def leave(self, session: ShareSession) -> None:
-        self._shares.let_go(session.holder)
+        self._let_go(session.holder)
 
     def _find(self, member: Member) -> ShareSession:
         session = self._sessions.get(member)
