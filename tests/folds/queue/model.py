@@ -17,11 +17,13 @@ from headrace.folds.queue.op import (
     Purged,
     Rejected,
     Released,
+    TxnAcked,
+    TxnEnded,
 )
 from headrace.folds.queue.state import MOVES_REMEMBERED_MS
 from headrace.model.queue import PRIORITY_DEFAULT, QueueConfig
 
-GONE = ("acknowledged", "dead_lettered", "expired", "dropped", "purged")
+GONE = ("acknowledged", "dead_lettered", "expired", "dropped", "purged", "withdrawn")
 
 
 @dataclass
@@ -29,7 +31,7 @@ class Message:
     offset: int
     key: bytes | None
     priority: int
-    state: str  # ready, delayed, leased, dying, overdue, or how it ended
+    state: str  # ready, delayed, leased, dying, overdue, undecided, held, or how it ended
     due_ms: int = 0
     expires_ms: int | None = None
     is_lapsed: bool = False
@@ -38,6 +40,9 @@ class Message:
     lease_end_ms: int = 0
     lease_end_wall_ms: int = 0
     reason: str = ""
+    producer_id: int | None = None  # undecided or held: whose transaction decides
+    own: Properties | None = None  # undecided: what it will be when it is sent
+    sent_ms: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -63,18 +68,10 @@ class Model:
 
     # What happens.
 
-    def arrive(self, offset: int, own: Properties, sent_ms: int) -> None:
+    def arrive(self, offset: int, own: Properties, sent_ms: int, producer_id: int | None = None) -> None:
         config = self.config
-        if own.move_id is not None:
-            move = self.moves.get(own.move_id)
-            if move is not None and (move.until_ms is None or move.until_ms > self.noted.lease_ms):
-                return
-            self.moves[own.move_id] = Remembered(offset, None)
-        if own.deduplication_id is not None and config.deduplication_window_ms:
-            known = self.ids.get(own.deduplication_id)
-            if own.move_id is None and known is not None and (known.until_ms or 0) > max(sent_ms, self.noted.wall_ms):
-                return
-            self.ids[own.deduplication_id] = Remembered(offset, sent_ms + config.deduplication_window_ms)
+        if producer_id is None and self._repeats(offset, own, sent_ms):
+            return
         due_ms = sent_ms + config.delay_ms if own.due_ms is None else own.due_ms
         expires_ms = own.expires_ms
         if expires_ms is None and config.ttl_ms is not None:
@@ -84,7 +81,36 @@ class Model:
         if config.fair and key and key not in self.turns:
             self.turn += 1
             self.turns[key] = self.turn
-        self.messages[offset] = Message(offset, key, own.priority, state, due_ms, expires_ms)
+        message = self.messages[offset] = Message(offset, key, own.priority, state, due_ms, expires_ms)
+        message.sent_ms = sent_ms
+        if producer_id is not None:
+            message.state, message.producer_id, message.own = "undecided", producer_id, own
+
+    def _repeats(self, offset: int, own: Properties, sent_ms: int) -> bool:
+        config = self.config
+        if own.move_id is not None:
+            move = self.moves.get(own.move_id)
+            if move is not None and (move.until_ms is None or move.until_ms > self.noted.lease_ms):
+                return True
+            self.moves[own.move_id] = Remembered(offset, None)
+        if own.deduplication_id is not None and config.deduplication_window_ms:
+            known = self.ids.get(own.deduplication_id)
+            if own.move_id is None and known is not None and (known.until_ms or 0) > max(sent_ms, self.noted.wall_ms):
+                return True
+            self.ids[own.deduplication_id] = Remembered(offset, sent_ms + config.deduplication_window_ms)
+        return False
+
+    def decide(self, producer_id: int, is_commit: bool) -> None:
+        """A transaction has ended: what was sent in it is sent now, or never was."""
+        for message in self.live():
+            if message.state != "undecided" or message.producer_id != producer_id:
+                continue
+            assert message.own is not None
+            if not is_commit or self._repeats(message.offset, message.own, message.sent_ms):
+                self._end([message.offset], "withdrawn")
+            else:
+                message.state = "delayed" if message.due_ms > message.sent_ms else "ready"
+        self.advance(self.now)
 
     def advance(self, now: Instant) -> None:
         self.now = now = Instant(max(now.lease_ms, self.now.lease_ms), max(now.wall_ms, self.now.wall_ms))
@@ -136,6 +162,16 @@ class Model:
                     if message.state == "ready":
                         self._take_turn(message)
                 self._end(list(op.offsets), "acknowledged")
+            case TxnAcked():
+                for message in self._those(op.offsets):
+                    message.state, message.producer_id = "held", op.producer_id
+            case TxnEnded():
+                for message in self.live():
+                    if message.state == "held" and message.producer_id == op.producer_id:
+                        if op.is_commit:
+                            self._end([message.offset], "acknowledged")
+                        else:
+                            self._return(message, op.at.wall_ms, 0)
             case DeadLettered() | Moved():
                 self._end(list(op.offsets), "dead_lettered")
             case Dropped():

@@ -22,7 +22,12 @@ from headrace.model.queue import Backoff, QueueConfig
 
 QUEUE = UUID("6f2b6a52-3a1d-4f9e-9c57-3d1f6a2b7c80")
 NAME = fold_name(QUEUE)
-STATES = {"ready": ("visible", "blocked"), "overdue": ("dying",)}
+STATES = {
+    "ready": ("visible", "blocked"),
+    "overdue": ("dying",),
+    "undecided": ("delayed",),
+    "held": ("leased",),
+}
 
 kinds = st.sampled_from([{}, {"ordered": True}, {"ordered": True}, {"fair": True}])
 configs = st.builds(
@@ -44,11 +49,16 @@ properties = st.builds(
     deduplication_id=st.sampled_from([None, None, None, b"x", b"y"]),
     move_id=st.sampled_from([None, None, None, None, b"m"]),
 )
+KEPT = ("leased", "dying", "undecided", "held")  # what a full queue does not drop
 rarely = st.sampled_from([True, False, False, False])  # a rule that ends much, or everything
 spans = st.sampled_from([0, 1, 10, 40, 100, 300])
 which = st.integers(0, 30)
+producers = st.sampled_from([71, 72])
+senders = st.sampled_from([None, None, 71, 72])  # None: outside of any transaction
 
-Arrival = tuple[int, int, int, dict[int, Properties]]  # base offset, count, sent, properties
+# Base offset, count, sent, properties, and whose transaction they are part of.
+Arrival = tuple[int, int, int, dict[int, Properties], int | None]
+Marker = tuple[int, bool, str]  # producer id, whether it committed
 Entry = tuple[int, bytes]
 Wishes = dict[int, tuple[int | None, int | None, Properties]]  # delay, time to live, the rest
 
@@ -61,18 +71,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.config = config
         self.fold = QueueFold(config)
         self.model = Model(config)
-        self.log: list[tuple[int, Arrival | Entry]] = []  # with the offset at which the batch ends
+        self.log: list[tuple[int, Arrival | Marker | Entry]] = []  # with the offset at which the batch ends
         self.now = Instant(1_000, 50_000)
         self.end = 0
         self.snapshots: list[tuple[int, bytes]] = []
         self.receipts: list[tuple[int, int]] = []  # every one that was ever given out
         self.acknowledged: set[int] = set()
-        self.send(6, wishes, 0)
+        self.send(6, wishes, 0, None)
 
     # What senders do.
 
-    @rule(count=st.integers(1, 4), wishes=st.dictionaries(st.integers(0, 3), properties, max_size=4), late_ms=spans)
-    def send(self, count: int, wishes: Wishes, late_ms: int) -> None:
+    @rule(
+        count=st.integers(1, 4),
+        wishes=st.dictionaries(st.integers(0, 3), properties, max_size=4),
+        late_ms=spans,
+        producer_id=senders,
+    )
+    def send(self, count: int, wishes: Wishes, late_ms: int, producer_id: int | None) -> None:
         sent_ms = self.now.wall_ms - late_ms
         own = {
             index: wish._replace(
@@ -82,15 +97,23 @@ class QueueMachine(RuleBasedStateMachine):
             for index, (delay_ms, ttl_ms, wish) in wishes.items()
             if index < count
         }
-        arrival = (self.end, count, sent_ms, own)
+        arrival = (self.end, count, sent_ms, own, producer_id)
         self.end += count
         self.log.append((self.end, arrival))
         known = set(self.model.messages)
         play(self.model, arrival)
         arrived = set(self.model.messages) - known
-        base, _, _, _ = arrival
-        duplicates = self.fold.arrive(base, count, sent_ms=sent_ms, properties=own)
+        base = arrival[0]
+        duplicates = self.fold.arrive(base, count, sent_ms=sent_ms, properties=own, producer_id=producer_id)
         assert set(duplicates) == set(range(base, base + count)) - arrived
+
+    @rule(producer_id=producers, is_commit=st.booleans())
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        self.end += 1
+        self.log.append((self.end, (producer_id, is_commit, "marker")))
+        self.model.decide(producer_id, is_commit)
+        self.fold.decide(producer_id, is_commit=is_commit)
+        self.fold.reach(self.end)
 
     # What consumers do.
 
@@ -98,7 +121,7 @@ class QueueMachine(RuleBasedStateMachine):
     def receive(self, count: int, length_ms: int, lag: int) -> None:
         self.model.advance(self.now)
         upto = self.end - lag
-        room = self.fold.config.leased_max - self.model.count("leased")
+        room = self.fold.config.leased_max - self.model.count("leased") - self.model.count("held")
         expected = self.model.choose(min(count, room), upto) if room > 0 else []
         try:
             handout = self.fold.lease(count, length_ms, upto=upto, now=self.now)
@@ -142,6 +165,19 @@ class QueueMachine(RuleBasedStateMachine):
         self.acknowledged.update(offsets)
 
     @precondition(lambda self: self.receipts)
+    @rule(first=which, count=st.integers(1, 4), producer_id=producers)
+    def acknowledge_in_a_transaction(self, first: int, count: int, producer_id: int) -> None:
+        offsets = self.held(first, count)
+        self.written(self.fold.acknowledge_later(producer_id, offsets, now=self.now))
+
+    @rule(producer_id=producers, is_commit=st.booleans())
+    def end_what_was_acknowledged(self, producer_id: int, is_commit: bool) -> None:
+        held = [offset for offset, one in self.fold.held.items() if one.producer_id == producer_id]
+        self.written(self.fold.end_acknowledged(producer_id, is_commit=is_commit, now=self.now))
+        if is_commit:
+            self.acknowledged.update(held)
+
+    @precondition(lambda self: self.receipts)
     @rule(first=which, count=st.integers(1, 2), delay_ms=st.sampled_from([None, 0, 70]))
     def release(self, first: int, count: int, delay_ms: int | None) -> None:
         self.written(self.fold.release(self.held(first, count), delay_ms, now=self.now))
@@ -183,7 +219,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.fold.advance(self.now)
         oldest = self.fold.oldest(count)
         self.model.advance(self.now)
-        free = [message.offset for message in self.model.live() if message.state not in ("leased", "dying")]
+        free = [message.offset for message in self.model.live() if message.state not in KEPT]
         assert oldest == free[:count]
         op = self.fold.move(oldest, now=self.now) if is_move else self.fold.drop(oldest, now=self.now)
         self.written(op)
@@ -290,7 +326,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert [message.offset for message in self.model.live()] == list(self.fold.live)
         counts = self.fold.counts
         assert counts.sent == len(self.model.messages)
-        for ending in ("acknowledged", "dead_lettered", "expired", "dropped", "purged"):
+        for ending in ("acknowledged", "dead_lettered", "expired", "dropped", "purged", "withdrawn"):
             assert getattr(counts, ending) == self.model.count(ending), ending
         for id_ in (b"x", b"y"):
             assert self.fold.find_duplicate(id_, now=self.now) == self.model.find_duplicate(id_)
@@ -345,7 +381,14 @@ class QueueMachine(RuleBasedStateMachine):
         return held[first % len(held) :][:count] if held else []
 
 
-def play(target: QueueFold | Model, entry: Arrival | Entry) -> None:
+def play(target: QueueFold | Model, entry: Arrival | Marker | Entry) -> None:
+    if len(entry) == 3:
+        producer_id, is_commit, _ = entry
+        if isinstance(target, QueueFold):
+            target.decide(producer_id, is_commit=is_commit)
+        else:
+            target.decide(producer_id, is_commit)
+        return
     if len(entry) == 2:
         decoded = decode_op(*entry)
         assert decoded is not None
@@ -353,12 +396,12 @@ def play(target: QueueFold | Model, entry: Arrival | Entry) -> None:
         assert owner == QUEUE
         target.apply(op)
         return
-    base, count, sent_ms, own = entry
+    base, count, sent_ms, own, sender = entry
     if isinstance(target, QueueFold):
-        target.arrive(base, count, sent_ms=sent_ms, properties=own)
+        target.arrive(base, count, sent_ms=sent_ms, properties=own, producer_id=sender)
         return
     for index in range(count):
-        target.arrive(base + index, own.get(index, PLAIN), sent_ms)
+        target.arrive(base + index, own.get(index, PLAIN), sent_ms, sender)
 
 
 TestQueueMachine = QueueMachine.TestCase

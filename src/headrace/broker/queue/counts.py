@@ -17,6 +17,7 @@ def counts_of(live: LiveQueue) -> QueueCounts:
         expired=sum(count.expired for count in counts),
         dropped=sum(count.dropped for count in counts),
         purged=sum(count.purged for count in counts),
+        withdrawn=sum(count.withdrawn for count in counts),
         deduplicated=sum(partition.duplicate_count for partition in live.partitions),
         oldest_ms=live.oldest_ms,
         size_bytes=sum(partition.partition.size_bytes for partition in live.partitions),

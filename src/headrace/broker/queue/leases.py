@@ -46,6 +46,28 @@ class Leases:
                 partition.acknowledge(attempts, setter(gather, places))
         return gather.promise
 
+    def read_held(
+        self, receipts: Sequence[str], producer_id: int
+    ) -> tuple[dict[PartitionQueue, dict[int, tuple[int, list[int]]]], dict[int, HeadraceError]]:
+        """Whose leases receipts are: offset to attempt and places in the call, by partition; and what is wrong.
+
+        A receipt that was acknowledged in this producer's transaction before is neither.
+        """
+        by_partition: dict[PartitionQueue, dict[int, tuple[int, list[int]]]] = {}
+        refused: dict[int, HeadraceError] = {}
+        for at, text in enumerate(receipts):
+            try:
+                partition, receipt = self._read(text)
+                if partition.fold.is_held(producer_id, receipt.offset, receipt.attempt):
+                    continue
+                partition.check(receipt)
+            except HeadraceError as error:
+                refused[at] = error
+                continue
+            held = by_partition.setdefault(partition, {})
+            held.setdefault(receipt.offset, (receipt.attempt, []))[1].append(at)
+        return by_partition, refused
+
     def extend(self, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
         def extend(partition: PartitionQueue, offset: int, at: int, told: Told) -> None:
             lease_ms = extensions[at].lease_ms

@@ -240,6 +240,17 @@ class PartitionQueue:
         # What was behind it in its key is free now.
         self._on_visible()
 
+    def acknowledge_later(self, producer_id: int, held: Mapping[int, int], told: Told) -> None:
+        """Have leases that were checked, offset to attempt, end with a transaction; told when that is durable."""
+        self.decide(self.fold.acknowledge_later(producer_id, tuple(held), now=self.now.now()), told)
+
+    def end_acknowledged(self, producer_id: int, *, is_commit: bool, told: Told) -> None:
+        """A transaction ended. May be repeated: told when nothing of it is held any more, for good."""
+        if not self.fold.has_held(producer_id):
+            self.tell_written(told)
+            return
+        self.decide(self.fold.end_acknowledged(producer_id, is_commit=is_commit, now=self.now.now()), told)
+
     def was_acknowledged(self, offset: int, attempt: int) -> bool:
         """Whether this receipt did its work lately."""
         return (offset, attempt) in self._answered

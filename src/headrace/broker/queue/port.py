@@ -62,17 +62,18 @@ class MessageState(Enum):
 
 
 class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """sent = visible + leased + delayed + acknowledged + dead_lettered + expired + dropped + purged."""
+    """sent = visible + leased + delayed + acknowledged + dead_lettered + expired + dropped + purged + withdrawn."""
 
     visible: int = 0  # blocked and dying ones among them
     leased: int = 0
-    delayed: int = 0
+    delayed: int = 0  # those of open transactions among them
     sent: int = 0
     acknowledged: int = 0
     dead_lettered: int = 0
     expired: int = 0  # time to live or retention
     dropped: int = 0  # overflow
     purged: int = 0
+    withdrawn: int = 0  # sent in a transaction that was aborted
     deduplicated: int = 0  # sends that were answered with an earlier one's place, and are not in `sent`
     oldest_ms: int | None = None  # since when the oldest message that is not done is there (wall clock)
     size_bytes: int = 0  # of the files

@@ -17,6 +17,7 @@ from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import CorruptBatchError, CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
 from headrace.model.message import Properties
+from headrace.wire.kafka.marker import decode_marker, is_marker
 from headrace.wire.kafka.records import control_kind, decode_batch
 from headrace.wire.message import properties_of
 
@@ -76,10 +77,12 @@ async def restore_fold(id: UUID, source: Source, *, store: LogStore, threads: Th
 def replay_batch(
     fold: QueueFold, id: UUID, header: BatchHeader, data: Buffer, base_offset: Offset | None = None
 ) -> None:
-    """Take over a batch that stands in the log, at its own offset or at one that its bytes do not say yet."""
+    """Take over a batch that stands in the log, at its own offset or at one that its header does not say yet."""
     base = Offset(header.base_offset) if base_offset is None else base_offset
     end = Offset(base + header.last_offset_delta + 1)
-    if header.is_control:
+    if is_marker(header):
+        fold.decide(header.producer_id, is_commit=decode_marker(data).is_commit)
+    elif header.is_control:
         for record in decode_batch(data):
             found = decode_op(control_kind(record), record.value or b"")
             if found is not None and found[0] == id:
@@ -87,7 +90,12 @@ def replay_batch(
     else:
         keys = fold.config.ordered or fold.config.fair
         fold.arrive(
-            base, end - base, sent_ms=max(header.base_timestamp_ms, 0), properties=_properties(header, data, keys)
+            base,
+            end - base,
+            sent_ms=max(header.base_timestamp_ms, 0),
+            # The log has written the offset into the bytes, and the header was read before.
+            properties=_properties(header if base_offset is None else read_header(data), data, keys),
+            producer_id=header.producer_id if header.is_transactional else None,
         )
     fold.reach(end)
 

@@ -82,6 +82,29 @@ class Sending:
         else:
             partition.send(message_share(message, gather, 0))
 
+    def plan(
+        self, messages: Sequence[Message]
+    ) -> tuple[dict[PartitionQueue, list[tuple[int, Message]]], dict[int, HeadraceError]]:
+        """Where messages would go, by their places in the call, and which of them the queue does not take.
+
+        For those who write them in their own way: in a transaction, where ids are looked at when it commits.
+        """
+        self._turn += 1
+        default = self._partitions[self._turn % len(self._partitions)]
+        if self._live.queue.config.deduplication is Deduplication.CONTENT:
+            messages = [_with_content_id(message) for message in messages]
+        planned: dict[PartitionQueue, list[tuple[int, Message]]] = {}
+        refused: dict[int, HeadraceError] = {}
+        for at, message in enumerate(messages):
+            partition = self._route(message, default)
+            try:
+                self._check(message, partition, ahead=len(planned.get(partition, ())))
+            except HeadraceError as error:
+                refused[at] = error
+            else:
+                planned.setdefault(partition, []).append((at, message))
+        return planned, refused
+
     def send_moved(self, messages: Sequence[Message]) -> Promise[list[Outcome]]:
         """Store copies of another queue's messages, each known by the id of its move. No policy refuses them."""
         gather: Gather[Outcome] = Gather(len(messages))

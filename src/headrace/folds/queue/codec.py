@@ -33,6 +33,8 @@ from headrace.folds.queue.op import (
     Rejected,
     Released,
     Ticked,
+    TxnAcked,
+    TxnEnded,
 )
 from headrace.model.errors import CorruptBatchError
 from headrace.model.queue import QueueConfig
@@ -52,6 +54,8 @@ KINDS: dict[type[Op], int] = {
     ReaderMoved: 111,
     ReaderRemoved: 112,
     Ticked: 113,
+    TxnAcked: 114,
+    TxnEnded: 115,
 }
 _TYPES = {kind: type_ for type_, kind in KINDS.items()}
 
@@ -102,6 +106,10 @@ def _body(op: Op) -> bytes:
             return _NUMBER.pack(op.offset) + op.name.encode()
         case ReaderRemoved():
             return op.name.encode()
+        case TxnAcked():
+            return _NUMBER.pack(op.producer_id) + _encode_offsets(op.offsets)
+        case TxnEnded():
+            return _NUMBER.pack(op.producer_id) + _NUMBER.pack(op.is_commit)
         case Ticked():
             return b""
 
@@ -130,6 +138,10 @@ def _decoded(type_: type[Op], body: bytes, at: Instant) -> Op:
         return Expired(_decode_offsets(rest[_NUMBER.size :]), upto, ExpiryCause(number), at)
     if type_ is Purged:
         return Purged(number, at)
+    if type_ is TxnAcked:
+        return TxnAcked(number, _decode_offsets(rest), at)
+    if type_ is TxnEnded:
+        return TxnEnded(number, bool(_NUMBER.unpack(rest)[0]), at)
     assert type_ is ReaderMoved
     return ReaderMoved(rest.decode(), number, at)
 

@@ -22,6 +22,7 @@ then the same to the byte, if three rules are kept:
                  |            |----------|                                 expired or released, without back-off
                  |-----------------------|                                 expired or released, with it
     and from anywhere to expired, dropped or purged
+    (what transactions add: transaction.py)
 
 A message is handed out only below `upto`, the high watermark: it is taken up when it is written, and given out when it
 is committed. Attempts are counted when a lease is taken. A receipt names the attempt; it is good as long as the lease
@@ -55,6 +56,8 @@ from headrace.folds.queue.op import (
     Rejected,
     Released,
     Ticked,
+    TxnAcked,
+    TxnEnded,
 )
 from headrace.folds.queue.places import offsets_in
 from headrace.folds.queue.state import QueueState
@@ -98,10 +101,10 @@ class QueueFold(QueueState):
         assert count_max > 0
         assert 0 <= lease_ms <= LEASE_MS_MAX
         self.advance(now)
-        room = self.config.leased_max - len(self.leases)
+        room = self.config.leased_max - self.leased_count
         if room <= 0:
             raise TooManyLeasedError(
-                f"{len(self.leases)} messages of a partition are leased, as many as leased_max allows; "
+                f"{self.leased_count} messages of a partition are leased, as many as leased_max allows; "
                 "acknowledge or release some, or raise it"
             )
         offsets = self.shelf.pick(min(count_max, room), upto)
@@ -144,6 +147,10 @@ class QueueFold(QueueState):
             raise StaleReceiptError(
                 f"the message at offset {offset} is gone: acknowledged, dead-lettered, expired or purged"
             )
+        if offset in self.held:
+            raise StaleReceiptError(
+                f"the message at offset {offset} is acknowledged in a transaction; it is done when that commits"
+            )
         if lease is not None:
             raise StaleReceiptError(
                 f"the message at offset {offset} was leased again, attempt {packed.attempt_of(lease)}, "
@@ -157,6 +164,22 @@ class QueueFold(QueueState):
     def acknowledge(self, offsets: Sequence[int], *, now: Instant) -> Acked:
         """The holders of these are done. The caller has checked their receipts."""
         return self._applied(Acked(tuple(offsets), self._moment(now)))
+
+    def acknowledge_later(self, producer_id: int, offsets: Sequence[int], *, now: Instant) -> TxnAcked:
+        """The holders of these are done if a transaction commits. The caller has checked their receipts."""
+        return self._applied(TxnAcked(producer_id, tuple(offsets), self._moment(now)))
+
+    def is_held(self, producer_id: int, offset: int, attempt: int) -> bool:
+        """Whether this lease was acknowledged in a producer's open transaction."""
+        held = self.held.get(offset)
+        return held is not None and held.producer_id == producer_id and packed.attempt_of(held.lease) == attempt
+
+    def has_held(self, producer_id: int) -> bool:
+        return any(held.producer_id == producer_id for held in self.held.values())
+
+    def end_acknowledged(self, producer_id: int, *, is_commit: bool, now: Instant) -> TxnEnded:
+        """A transaction ended, for what was acknowledged in it."""
+        return self._applied(TxnEnded(producer_id, is_commit, self._moment(now)))
 
     def extend(self, offsets: Sequence[int], lease_ms: int, *, now: Instant) -> Extended:
         """Hold leases for so long from now on. All of them, or an error and none."""
@@ -208,7 +231,8 @@ class QueueFold(QueueState):
 
     def oldest(self, count: int) -> list[int]:
         """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
-        found = (offset for offset in self.live if offset not in self.leases and offset not in self.dying_reasons)
+        kept = (self.leases, self.dying_reasons, self.held, self.undecided)
+        found = (offset for offset in self.live if not any(offset in place for place in kept))
         return list(islice(found, count))
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
@@ -256,16 +280,17 @@ class QueueFold(QueueState):
 
     @property
     def leased_count(self) -> int:
-        return len(self.leases)
+        return len(self.leases) + len(self.held)
 
     @property
     def delayed_count(self) -> int:
-        return len(self.delayed)
+        """Delayed, or sent in a transaction that is open."""
+        return len(self.delayed) + len(self.undecided)
 
     @property
     def visible_count(self) -> int:
         """Live and neither leased nor delayed: blocked, dying and overdue ones among them."""
-        return len(self.live) - len(self.leases) - len(self.delayed)
+        return len(self.live) - self.leased_count - self.delayed_count
 
     @property
     def floor(self) -> Offset:
@@ -275,6 +300,8 @@ class QueueFold(QueueState):
     def history(self, offset: int) -> History:
         """The attempts at a message so far, the present one included."""
         lease = self.leases.get(offset)
+        if lease is None and offset in self.held:
+            lease = self.held[offset].lease
         history = self.attempts.get(offset, 0) if lease is None else packed.history_of(lease)
         return packed.unpack_history(history) if history else NO_HISTORY
 

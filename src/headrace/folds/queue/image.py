@@ -19,11 +19,12 @@ from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
+from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2  # 1 had no transactions
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _AS_RUNS = b"r"
@@ -56,6 +57,9 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     turn: int
     deduplication: _Ids
     moves: _Ids
+    undecided: bytes = b"r"
+    transactions: list[tuple[int, bytes, list[Identified]]] = []  # producer id, its offsets, those with ids
+    held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -89,6 +93,15 @@ def snapshot(fold: QueueFold, name: str) -> bytes:
         turn=fold.shelf.turn,
         deduplication=list(fold.deduplication.dump()),
         moves=list(fold.moves.dump()),
+        undecided=_dump_set(fold.undecided),
+        transactions=[
+            (producer_id, _dump_set(one.offsets), list(one.identified.values()))
+            for producer_id, one in sorted(fold.transactions.items())
+        ],
+        held=[
+            (offset, held.producer_id, held.lease.to_bytes(_PACKED_BYTES, "big", signed=True))
+            for offset, held in sorted(fold.held.items())
+        ],
     )
     payload = msgspec.msgpack.encode(image)
     return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
@@ -115,6 +128,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     fold.rest_runs.load(image.rest_runs)
     fold.life_runs.load(image.life_runs)
     fold.dying_reasons = dict(image.dying)
+    _load_transactions(fold, image)
     for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
         for id_, offset, until_ms in ids:
             remembered.add(id_, offset, until_ms)
@@ -128,6 +142,18 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     )
     fold.shelf.turn = image.turn
     return fold
+
+
+def _load_transactions(fold: QueueFold, image: _Image) -> None:
+    _load_set(fold.undecided, image.undecided)
+    for producer_id, offsets, identified in image.transactions:
+        transaction = fold.transactions[producer_id] = OpenTransaction()
+        _load_set(transaction.offsets, offsets)
+        transaction.identified = {one.offset: one for one in identified}
+    fold.held = {
+        offset: HeldLease(producer_id, int.from_bytes(lease, "big", signed=True))
+        for offset, producer_id, lease in image.held
+    }
 
 
 def _dump_set(offsets: BitMap64) -> bytes:

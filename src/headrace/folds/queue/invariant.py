@@ -9,6 +9,7 @@ def check_invariants(fold: QueueFold) -> None:
     """Assert that every message is accounted for (invariant 6), and is in one place."""
     counts = fold.counts
     done_count = counts.acknowledged + counts.dead_lettered + counts.expired + counts.dropped + counts.purged
+    done_count += counts.withdrawn
     live_count = fold.visible_count + fold.leased_count + fold.delayed_count
     assert counts.sent == live_count + done_count, f"{counts}, and {live_count} live"
     visible = BitMap64()
@@ -18,7 +19,7 @@ def check_invariants(fold: QueueFold) -> None:
         assert visible.isdisjoint(offsets), "a message has two priorities"
         visible |= offsets
     leased, dying = BitMap64(fold.leases.values), BitMap64(fold.dying_reasons)
-    places = (leased, fold.delayed, dying, fold.overdue)
+    places = (leased, fold.delayed, dying, fold.overdue, fold.undecided, BitMap64(fold.held))
     elsewhere = BitMap64()
     for place in (visible, *places):
         assert elsewhere.isdisjoint(place), f"{list(elsewhere & place)} are in two places"
@@ -28,7 +29,11 @@ def check_invariants(fold: QueueFold) -> None:
         assert elsewhere == fold.live, f"{list(fold.live - elsewhere)} are in no place"
     for name, values in (("attempts", fold.attempts), ("lives", fold.lives.values)):
         assert BitMap64(values) <= fold.live, f"{name} of messages that are done"
-    assert BitMap64(fold.rests.values) <= fold.delayed, "a message rests and is not delayed"
+    assert BitMap64(fold.rests.values) <= fold.delayed | fold.undecided, "a message rests and is not delayed"
+    sent = BitMap64()
+    for transaction in fold.transactions.values():
+        sent |= transaction.offsets
+    assert fold.undecided <= sent, "a message is undecided and of no transaction"
     assert fold.overdue <= fold.lapsed <= fold.live, "a message is overdue and its life is not over"
     for members in fold.shelf.others.values():
         assert members <= fold.live, "a priority is remembered of a message that is done"

@@ -114,6 +114,22 @@ class ReaderRemoved(msgspec.Struct, frozen=True):
     at: Instant
 
 
+class TxnAcked(msgspec.Struct, frozen=True):
+    """Acknowledged if a transaction commits: until it ends, the leases are the transaction's, and do not end."""
+
+    producer_id: int
+    offsets: Offsets
+    at: Instant
+
+
+class TxnEnded(msgspec.Struct, frozen=True):
+    """The end of a transaction, for what was acknowledged in it. Messages that were sent in it end by its marker."""
+
+    producer_id: int
+    is_commit: bool
+    at: Instant
+
+
 class Ticked(msgspec.Struct, frozen=True):
     """Nothing but the time. Written now and then where nothing else says it.
 
@@ -137,5 +153,7 @@ Op = (
     | Configured
     | ReaderMoved
     | ReaderRemoved
+    | TxnAcked
+    | TxnEnded
     | Ticked
 )

@@ -5,6 +5,8 @@
     delayed           ready once its moment has come; `rests` has the moment, or `rest_runs` for the queue's default
     dying             to be copied to the dead-letter queue: attempts used up, or rejected
     overdue           its time to live is over; somebody has to write that down
+    undecided         sent in a transaction that is open: `transactions` has whose
+    held              leased, and acknowledged in a transaction that is open
 
 A message is in exactly one of these. Beside them, for live messages: `attempts` (tried, and not leased now), `lives`
 and `life_runs` (time to live to come), `lapsed` (time to live over: overdue as soon as its lease ends).
@@ -23,6 +25,7 @@ from headrace.folds.queue.lanes import OrderedShelf
 from headrace.folds.queue.remembered import RememberedIds
 from headrace.folds.queue.runs import Runs
 from headrace.folds.queue.shelf import Shelf
+from headrace.folds.queue.transaction import HeldLease, OpenTransaction
 from headrace.folds.queue.turns import FairShelf
 from headrace.model.ids import Offset
 from headrace.model.queue import QueueConfig
@@ -39,6 +42,7 @@ class Counts(msgspec.Struct, kw_only=True):
     expired: int = 0
     dropped: int = 0
     purged: int = 0
+    withdrawn: int = 0  # sent in a transaction that was aborted, or that repeated what had been sent before
 
 
 def make_shelf(config: QueueConfig, live: BitMap64) -> Shelf:
@@ -70,6 +74,9 @@ class Places:
         self.life_runs = Runs()
         self.lapsed = BitMap64()
         self.overdue = BitMap64()
+        self.undecided = BitMap64()
+        self.transactions: dict[int, OpenTransaction] = {}  # by producer id
+        self.held: dict[int, HeldLease] = {}
         self.deduplication = RememberedIds()
         self.moves = RememberedIds()
 
@@ -77,7 +84,7 @@ class Places:
 
     def _hand_out(self, chosen: Iterable[int], length_ms: int, at: Instant) -> None:
         offsets = [offset for offset in chosen if offset in self.live and offset not in self.leases]
-        if self.delayed or self.overdue or self.dying_reasons:
+        if self.delayed or self.overdue or self.dying_reasons or self.undecided or self.held:
             # Never so in the log that was written. In one that was cleaned, the entry may be missing by which a
             # message came back to the shelf, and then whoever leased it knew better.
             for offset in offsets:
@@ -134,6 +141,15 @@ class Places:
         else:
             self.shelf.ready(offset)
 
+    def _take_back(self, producer_id: int, is_commit: bool, at: Instant) -> int:
+        """End what was acknowledged in a transaction: for good, or not at all. Returns how many are done."""
+        offsets = [offset for offset, held in self.held.items() if held.producer_id == producer_id]
+        if is_commit:
+            return self._finish(offsets)
+        for offset in offsets:
+            self._lease_over(offset, self.held.pop(offset).lease, ended_ms=at.wall_ms, delay_ms=0)
+        return 0
+
     def _rested(self, offset: int) -> None:
         if offset in self.delayed:
             self.delayed.remove(offset)
@@ -142,7 +158,7 @@ class Places:
     def _lapse(self, offset: int) -> None:
         """Its time to live is over. Whoever holds it may finish; otherwise nobody gets it any more."""
         self.lapsed.add(offset)
-        if offset in self.leases or offset in self.dying_reasons:
+        if offset in self.leases or offset in self.dying_reasons or offset in self.undecided or offset in self.held:
             return
         self.overdue.add(offset)
         if offset in self.delayed:
@@ -180,8 +196,12 @@ class Places:
     def _unplace(self, offset: int) -> None:
         self.dying_reasons.pop(offset, None)
         self.overdue.discard(offset)
+        self.held.pop(offset, None)
         if offset in self.delayed:
             self.delayed.remove(offset)
+            self.rests.pop(offset)
+        elif offset in self.undecided:
+            self.undecided.remove(offset)
             self.rests.pop(offset)
 
     def _finish_below(self, upto: int) -> int:
@@ -190,10 +210,11 @@ class Places:
         count = self.live.range_cardinality(0, upto)
         if not count:
             return 0
-        for offsets in (self.live, self.delayed, self.lapsed, self.overdue):
+        for offsets in (self.live, self.delayed, self.lapsed, self.overdue, self.undecided):
             offsets.remove_range(0, upto)
         for deadlines in (self.leases, self.rests, self.rest_runs, self.lives, self.life_runs):
             deadlines.pop_below(upto)
+        self.held = {offset: held for offset, held in self.held.items() if offset >= upto}
         self.attempts = {offset: history for offset, history in self.attempts.items() if offset >= upto}
         self.dying_reasons = {offset: reason for offset, reason in self.dying_reasons.items() if offset >= upto}
         self.shelf.done_below(upto)
@@ -214,7 +235,8 @@ class Places:
         """Live messages that are on the shelf."""
         unready = BitMap64(self.leases.values)
         unready.update(self.dying_reasons)
-        return self.live - unready - self.delayed - self.overdue
+        unready.update(self.held)
+        return self.live - unready - self.delayed - self.overdue - self.undecided
 
 
 def offsets_in(offsets: BitMap64, start: int, end: int) -> Iterator[int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, assert_never
 
 from headrace.folds.queue import attempt as packed
-from headrace.folds.queue.arrival import ALL_PLAIN, Properties
+from headrace.folds.queue.arrival import ALL_PLAIN, PLAIN, Properties
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.op import (
     Acked,
@@ -29,9 +29,12 @@ from headrace.folds.queue.op import (
     Rejected,
     Released,
     Ticked,
+    TxnAcked,
+    TxnEnded,
 )
 from headrace.folds.queue.places import Places, offsets_in
 from headrace.folds.queue.runs import rounded_up_ms
+from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.model.ids import Offset
 
 # How long a moved message is known by its move id, on the lease clock of the queue that it was moved to: the mover
@@ -52,13 +55,23 @@ class QueueState(Places):
     # Arrivals.
 
     def arrive(
-        self, base_offset: int, count: int, *, sent_ms: int, properties: Mapping[int, Properties] = ALL_PLAIN
+        self,
+        base_offset: int,
+        count: int,
+        *,
+        sent_ms: int,
+        properties: Mapping[int, Properties] = ALL_PLAIN,
+        producer_id: int | None = None,
     ) -> list[int]:
         """Take up messages at consecutive offsets, written or replayed. `properties` by index, of those that have any.
 
-        Returns the duplicates: a message whose deduplication id or move id is remembered is stored, since it stands in
-        its producer's batch, and is done from the start.
+        `producer_id`: whose transaction they are part of, if they are of one. Returns the duplicates: a message whose
+        deduplication id or move id is remembered is stored, since it stands in its producer's batch, and is done from
+        the start.
         """
+        if producer_id is not None:
+            self._arrive_undecided(base_offset, count, sent_ms, properties, producer_id)
+            return []
         assert base_offset >= self.end_offset, f"offset {base_offset} arrived after {self.end_offset}"
         duplicates: list[int] = []
         offset = base_offset
@@ -126,6 +139,63 @@ class QueueState(Places):
                 return True
             self.deduplication.add(id_, offset, sent_ms + self.config.deduplication_window_ms)
         return False
+
+    # Transactions.
+
+    def _arrive_undecided(
+        self, base_offset: int, count: int, sent_ms: int, properties: Mapping[int, Properties], producer_id: int
+    ) -> None:
+        """As if they were delayed until somebody says that they are sent."""
+        assert base_offset >= self.end_offset, f"offset {base_offset} arrived after {self.end_offset}"
+        end = base_offset + count
+        transaction = self.transactions.setdefault(producer_id, OpenTransaction())
+        transaction.offsets.add_range(base_offset, end)
+        self.undecided.add_range(base_offset, end)
+        self.live.add_range(base_offset, end)
+        self.counts.sent += count
+        config = self.config
+        for index in range(count):
+            offset, own = base_offset + index, properties.get(index, PLAIN)
+            if own.due_ms is not None:
+                if own.due_ms > sent_ms:
+                    self.rests.put(offset, own.due_ms)
+            elif config.delay_ms:
+                due_ms = rounded_up_ms(sent_ms, config.delay_ms)
+                self.rest_runs.add(offset, offset + 1, due_ms, previous_end=self.arrived_end)
+            if own.expires_ms is not None:
+                self.lives.put(offset, own.expires_ms)
+            elif config.ttl_ms is not None:
+                expires_ms = rounded_up_ms(sent_ms, config.ttl_ms)
+                self.life_runs.add(offset, offset + 1, expires_ms, previous_end=self.arrived_end)
+            if own is not PLAIN:
+                self.shelf.add(offset, own.key, own.priority, is_ready=False)
+                if own.move_id is not None or own.deduplication_id is not None:
+                    transaction.identified[offset] = Identified(offset, sent_ms, own)
+            self.arrived_end = offset + 1
+        self.end_offset = Offset(end)
+
+    def decide(self, producer_id: int, *, is_commit: bool) -> None:
+        """A producer's transaction has ended in this partition: what it sent is sent now, or never was."""
+        transaction = self.transactions.pop(producer_id, None)
+        if transaction is None:
+            return
+        offsets = list(transaction.offsets & self.undecided)
+        if not is_commit:
+            self.counts.withdrawn += self._finish(offsets)
+            return
+        for offset in offsets:
+            known = transaction.identified.get(offset)
+            if known is not None and self._is_repeated(offset, known.own, known.sent_ms):
+                self.counts.withdrawn += self._finish((offset,))
+                continue
+            self.undecided.remove(offset)
+            if offset in self.lapsed:
+                self.rests.pop(offset)
+                self.overdue.add(offset)
+            elif self.rests.get(offset) is not None or self.rest_runs.find_ms(offset) is not None:
+                self.delayed.add(offset)
+            else:
+                self.shelf.ready(offset)
 
     def reach(self, end_offset: int) -> None:
         """Everything below this offset was applied: entries and batches of others among it."""
@@ -208,6 +278,12 @@ class QueueState(Places):
                 self.readers[op.name] = op.offset
             case ReaderRemoved():
                 self.readers.pop(op.name, None)
+            case TxnAcked():
+                for offset in op.offsets:
+                    if (lease := self.leases.pop(offset)) is not None:
+                        self.held[offset] = HeldLease(op.producer_id, lease)
+            case TxnEnded():
+                self.counts.acknowledged += self._take_back(op.producer_id, op.is_commit, op.at)
             case Ticked():
                 pass
             case _:

@@ -49,9 +49,9 @@ def state_of(fold: QueueFold, offset: int) -> State | None:
     """None for a message that is done, or never was."""
     if offset not in fold.live:
         return None
-    if offset in fold.leases:
+    if offset in fold.leases or offset in fold.held:
         return State.LEASED
-    if offset in fold.delayed:
+    if offset in fold.delayed or offset in fold.undecided:
         return State.DELAYED
     if offset in fold.dying_reasons or offset in fold.overdue:
         return State.DYING
@@ -66,7 +66,7 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
     since_ms = until_ms = None
     if (lease := fold.leases.get(offset)) is not None:
         since_ms, until_ms = packed.taken_wall_ms(lease), packed.end_wall_ms(lease)
-    elif state is State.DELAYED:
+    elif offset in fold.delayed:
         until_ms = fold.rests.get(offset)
         if until_ms is None:
             until_ms = fold.rest_runs.find_ms(offset)
@@ -105,9 +105,9 @@ def _offsets(fold: QueueFold, start: int, state: State | None) -> Iterator[int]:
         case None:
             return fold.live.iter_equal_or_larger(start)
         case State.LEASED:
-            return _sorted_from(start, fold.leases.values)
+            return merge(_sorted_from(start, fold.leases.values), _sorted_from(start, fold.held))
         case State.DELAYED:
-            return fold.delayed.iter_equal_or_larger(start)
+            return merge(fold.delayed.iter_equal_or_larger(start), fold.undecided.iter_equal_or_larger(start))
         case State.DYING:
             return merge(_sorted_from(start, fold.dying_reasons), fold.overdue.iter_equal_or_larger(start))
         case State.VISIBLE:
