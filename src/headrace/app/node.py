@@ -25,6 +25,8 @@ from headrace.broker.group.groups import NodeGroups
 from headrace.broker.group.share_groups import ShareGroups
 from headrace.broker.queue.queues import NodeQueues
 from headrace.broker.transaction.coordinator import Coordinator
+from headrace.broker.transaction.held import QueueLeases
+from headrace.broker.transaction.sessions import NodeTransactions
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
@@ -135,11 +137,10 @@ class Node:
             ),
         )
         await self.broker.start()
-        await self._start_queues(
-            QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand), catalog
-        )
+        queue_admin = QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand)
+        await self._start_queues(queue_admin, catalog)
         await self._start_groups()
-        await self._start_transactions()
+        await self._start_transactions(queue_admin, catalog)
         self._run_always(self._expire_producers())
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
@@ -165,7 +166,7 @@ class Node:
         self._stack.push_async_callback(self.queues.stop)
         self._run_always(self.queues.wait_failed())
 
-    async def _start_transactions(self) -> None:
+    async def _start_transactions(self, admin: QueueAdmin, catalog: Catalog) -> None:
         self.coordinator = Coordinator(
             broker=self.broker,
             logs=self.logs,
@@ -173,9 +174,14 @@ class Node:
             threads=self._sync_threads,
             config=self.config.transactions,
             groups=self.groups,
+            queues=QueueLeases(queues=self.queues, catalog=catalog),
+        )
+        self.transactions = NodeTransactions(
+            coordinator=self.coordinator, broker=self.broker, queues=self.queues, clock=self.clock
         )
         await self.coordinator.start()
         self._stack.push_async_callback(self.coordinator.stop)
+        await self.transactions.start(await admin.receipt_key())
         self._run_always(self.coordinator.wait_failed())
 
     async def _start_groups(self) -> None:

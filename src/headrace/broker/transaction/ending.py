@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from headrace.broker.broker import Broker
-from headrace.broker.promise import Promise
 from headrace.broker.transaction.shard import Shard
 from headrace.folds.transaction.transaction import PREPARED, Transaction
 from headrace.host.clock import Clock
@@ -19,6 +18,7 @@ from headrace.model.errors import (
     CoordinatorFencedError,
     HeadraceError,
     ProducerFencedError,
+    UnknownQueueError,
     UnknownTopicError,
 )
 from headrace.model.ids import PartitionId
@@ -39,7 +39,7 @@ class GroupOffsets(Protocol):
 class HeldLeases(Protocol):
     """Queues, whose messages may be acknowledged with a transaction."""
 
-    def end_transaction(self, place: PartitionId, producer_id: int, *, is_commit: bool) -> Promise[None]: ...
+    async def end_transaction(self, place: PartitionId, producer_id: int, *, is_commit: bool) -> None: ...
 
 
 Telling = Callable[[], Awaitable[Any]]
@@ -128,7 +128,7 @@ class Ender:
                 if isinstance(outcome, HeadraceError):
                     raise outcome
                 await outcome
-            except (UnknownTopicError, ProducerFencedError, CoordinatorFencedError) as error:
+            except (UnknownTopicError, UnknownQueueError, ProducerFencedError, CoordinatorFencedError) as error:
                 _logger.info("a participant of a transaction needs no telling", extra={"error": str(error)})
             except HeadraceError as error:
                 _logger.warning("a participant of a transaction is told later", extra={"error": str(error)})

@@ -7,8 +7,9 @@ With one, the coordinator raises the epoch, which fences older instances; an ope
 answer waits for that. A fenced producer gets PRODUCER_FENCED from 4, INVALID_PRODUCER_EPOCH before.
 """
 
+from headrace.broker.transaction.token import RESERVED_PREFIX
 from headrace.gateways.kafka.context import Api, Context
-from headrace.gateways.kafka.errors import ErrorCode
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_FROM = 4
@@ -18,6 +19,11 @@ _NONE = -1
 async def _handle(context: Context, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=await context.broker.allocate_producer_id(), producer_epoch=0)
+    if request.transactional_id.startswith(RESERVED_PREFIX):
+        raise RefusedError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            f"transactional ids that begin with {RESERVED_PREFIX} are headrace's own; choose another",
+        )
     expected = None if request.producer_id == _NONE else (request.producer_id, request.producer_epoch)
     producer_id, epoch = await context.transactions.begin_producer(
         request.transactional_id, timeout_ms=request.transaction_timeout_ms, expected=expected
