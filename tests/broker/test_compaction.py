@@ -9,7 +9,7 @@ from headrace.broker.partition import Partition
 from headrace.model.batch import read_header
 from headrace.model.errors import InvalidConfigError, InvalidRequestError, OutOfOrderSequenceError
 from headrace.model.ids import Offset
-from headrace.wire.kafka.marker import Marker
+from headrace.wire.kafka.marker import Marker, decode_marker
 from headrace.wire.kafka.records import Record, decode_batch, encode_batch
 
 SMALL = msgspec.structs.replace(LOG_CONFIG, maintenance_interval_ms=1000)
@@ -97,18 +97,22 @@ async def transact(partition: Partition, sequence: int, pairs: dict[bytes, bytes
 
 
 async def committed_of(node: Node, offset: int) -> dict[bytes, bytes]:
-    """What a client reads as committed: it drops what a named producer wrote until that producer's marker."""
+    """What Kafka's clients read as committed: nothing of a producer from where it is said to abort to its marker."""
     found: dict[bytes, bytes] = {}
     end = node.broker.partition("t", 0).last_stable_offset
     while offset < end:
         (result,) = await node.fetched(fetch(offset)._replace(read_committed=True))
-        aborted = dict(result.aborted)
+        told = sorted(result.aborted, key=lambda one: one[1])
+        aborting: set[int] = set()
         for data in batches_of(result.buffers[0]):
             header = read_header(data)
             offset = header.next_offset
+            while told and told[0][1] < offset:
+                aborting.add(told.pop(0)[0])
             if header.is_control:
-                aborted.pop(header.producer_id, None)
-            elif header.base_offset < aborted.get(header.producer_id, offset):
+                if not decode_marker(data).is_commit:
+                    aborting.discard(header.producer_id)
+            elif header.producer_id not in aborting:
                 found |= {record.key or b"": record.value or b"" for record in decode_batch(data)}
     return found
 
