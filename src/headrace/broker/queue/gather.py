@@ -21,7 +21,10 @@ class Gather(Generic[T]):
             self._finish()
 
     def set(self, place: int, outcome: T) -> None:
-        self.set_all((place,), [outcome])
+        self._outcomes[place] = outcome
+        self._missing -= 1
+        if not self._missing:
+            self._finish()
 
     def set_all(self, places: Sequence[int], outcomes: list[T]) -> None:
         if len(outcomes) == len(self._outcomes):  # all of them at once, as most are

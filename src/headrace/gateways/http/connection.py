@@ -31,7 +31,7 @@ from headrace.broker.promise import Promise
 from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response
 from headrace.gateways.http.reader import Arrived, RequestReader
 from headrace.gateways.http.router import Later
-from headrace.gateways.http.shared import Shared, overloaded
+from headrace.gateways.http.shared import Shared, too_many_bytes
 from headrace.gateways.http.slot import NOWHERE, Slot, choose
 from headrace.model.errors import HeadraceError, ShuttingDownError, TimedOutError
 
@@ -98,11 +98,31 @@ class HttpConnection(asyncio.Protocol):
             if self._lingered_bytes > self._limits.linger_bytes_max:
                 self.abort()
             return
+        if not self._held_back and not self._writing_paused and (arrived := self._reader.whole(data)) is not None:
+            self._serve_whole(arrived)
+            return
         if self._reader.is_empty:
             self._part_since_ms = shared.now_ms
         self._reader.feed(data)
         if not self._held_back:
             self._process()
+
+    def _serve_whole(self, arrived: Arrived) -> None:
+        """Serve a request that came in one piece, with nothing before or behind it: the road of most requests."""
+        shared = self._shared
+        shared.bodies_bytes += len(arrived.body)
+        if shared.bodies_bytes > shared.bodies_bytes_max:
+            self._body_size = len(arrived.body)
+            self._refuse(too_many_bytes())
+            return
+        self._part_since_ms = self._last_ms = shared.now_ms
+        self._processing = True
+        try:
+            self._serve(arrived)
+        finally:
+            self._processing = False
+        if len(self._slots) >= self._limits.requests_in_flight_max:
+            self._hold_back()
 
     def eof_received(self) -> bool:
         self._peer_ended = True
@@ -156,7 +176,7 @@ class HttpConnection(asyncio.Protocol):
         shared.bodies_bytes += held - self._body_size
         self._body_size = held
         if shared.bodies_bytes > shared.bodies_bytes_max:
-            raise overloaded("requests of all clients together have too many bytes; retry later")
+            raise too_many_bytes()
         if arrived is None:
             if reader.head is not None and not had_head:
                 self._part_since_ms = shared.now_ms

@@ -90,6 +90,23 @@ class RequestReader:
         self.head = self._body = None
         return Arrived(head, bytes(body.data))
 
+    def whole(self, data: bytes) -> Arrived | None:
+        """The request that these bytes are, no more and no less, if nothing came before and its head is known."""
+        if len(self._buffer) > self._at or self.head is not None:
+            return None
+        end = data.find(END)
+        if end < 0:
+            return None
+        head = self._heads.recall(data, 0, end)
+        if head is None:
+            return None
+        start, fields = end + len(END), head.fields
+        size = fields.content_length
+        if start + size != len(data) or fields.is_chunked or size > self._limits.body_bytes_max:
+            return None
+        self._has_skipped_line = False
+        return Arrived(head, data[start:])
+
     def _next_known(self) -> Arrived | None:
         """The next request, if all of it is there and its head has been seen before: the road of most requests."""
         buffer, at = self._buffer, self._at

@@ -111,5 +111,9 @@ class Shared:
             self.on_empty()
 
 
+def too_many_bytes() -> RefusedError:
+    return overloaded("requests of all clients together have too many bytes; retry later")
+
+
 def overloaded(detail: str) -> RefusedError:
     return RefusedError(503, "overloaded", detail, headers=(("Retry-After", "1"),))
