@@ -5,6 +5,7 @@ the queue, the same for every door (`share_work.py`, `share_ack.py`). So all sha
 ids, and everybody who comes by HTTP or SQS work on one backlog.
 """
 
+import logging
 from collections.abc import Sequence
 
 from headrace.broker.group.groups import NodeGroups
@@ -21,6 +22,8 @@ from headrace.host.clock import Clock
 from headrace.log.driver import LogStore
 from headrace.model.errors import InvalidRequestError, UnknownGroupError, UnknownMemberError
 from headrace.model.ids import PartitionId
+
+_logger = logging.getLogger(__name__)
 
 _MEMBER_ID_LENGTH_MAX = 100
 
@@ -70,6 +73,8 @@ class ShareGroups:
         for name in heartbeat.topics or ():
             # Told once, when it is asked for: a topic that comes later, and is none, is only not worked from.
             if name in self._catalog.topics and name not in self._catalog.queues:
+                # Not every client shows its user what we answer.
+                _logger.warning("a share group asked for a topic that is no queue", extra={"topic": name})
                 raise not_a_queue(name)
 
     def _find(self, name: str) -> SharedTopic | None:
