@@ -9,7 +9,7 @@ from headrace.broker.queue.queues import NodeQueues
 from headrace.model.errors import HeadraceError
 
 STATES = ("visible", "leased", "delayed")
-EVENTS = ("sent", "acknowledged", "dead_lettered", "expired", "dropped", "purged", "deduplicated")
+EVENTS = ("sent", "acknowledged", "dead_lettered", "expired", "dropped", "purged", "withdrawn", "deduplicated")
 OTHER_QUEUES = "(other)"
 
 _QUEUES_A_TURN = 64

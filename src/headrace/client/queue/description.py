@@ -51,6 +51,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     dropped: int = 0
     purged: int = 0
+    withdrawn: int = 0
     deduplicated: int = 0
     oldest_ms: int | None = None
     size_bytes: int = 0
