@@ -20,6 +20,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks import (
+    groups,
     latency,
     machine,
     memory,
@@ -30,13 +31,17 @@ from benchmarks import (
     queues,
     spread,
     throughput,
+    transactions,
 )
 from benchmarks.report import Report, console, print_report, print_table, verdict
 from benchmarks.settings import Settings
 
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     module.NAME: module.run
-    for module in (throughput, latency, opening, memory, spread, profile, queues, queue_latency, queue_memory)
+    for module in (
+        *(throughput, latency, opening, memory, spread, profile),
+        *(queues, queue_latency, queue_memory, groups, transactions),
+    )
 }
 
 
