@@ -225,7 +225,8 @@ def test_a_topic_that_is_no_queue_is_refused(node: NodeProcess, topic: str) -> N
     assert refused.value.args[0].name() == "INVALID_REQUEST"
 
 
-def test_a_share_consumer_goes_on_after_a_restart_of_the_node(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [True, False], ids=["kill", "stop"])
+def test_a_share_consumer_goes_on_after_a_restart_of_the_node(tmp_path: Path, is_killed: bool) -> None:
     with running(tmp_path / "data") as node:
         with Client(node.http) as client:
             client.queue("orders").create(partitions=1, lease=1)
@@ -233,7 +234,10 @@ def test_a_share_consumer_goes_on_after_a_restart_of_the_node(tmp_path: Path) ->
         with sharing(node, "orders") as consumer:
             (message,) = poll(consumer)
             settle(consumer, message)
-            node.kill()
+            if is_killed:
+                node.kill()
+            else:
+                assert node.stop() == 0
             node.start()
             with Client(node.http) as client:
                 client.queue("orders").send("b")

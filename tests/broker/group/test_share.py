@@ -12,6 +12,7 @@ from headrace.model.errors import (
     InvalidRequestError,
     StaleReceiptError,
     UnknownMemberError,
+    UnknownQueueError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
@@ -381,6 +382,24 @@ def test_a_queue_that_is_deleted_takes_its_leases_along() -> None:
         await node.make_queue()
         await node.send(b"b")
         assert bodies(await node.acquire(holder)) == [b"b"]
+        node.abandon()
+
+    run(main())
+
+
+def test_who_waits_when_the_node_stops_or_the_queue_goes_is_sent_home() -> None:
+    async def main() -> None:
+        node = await ShareNode().start()
+        await node.make_queue()
+        waiting = asyncio.create_task(node.acquire(Holder(), wait_ms=1000))
+        await settle()
+        node.queues.send_home()
+        assert (await waiting).parts == []
+        waiting = asyncio.create_task(node.acquire(Holder(), wait_ms=1000))
+        await settle()
+        await node.queues.delete(NAME)
+        (part,) = (await waiting).parts
+        assert isinstance(part.error, UnknownQueueError)
         node.abandon()
 
     run(main())

@@ -7,6 +7,7 @@ request is for several queues, so it stands in several lines until one of them h
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from headrace.broker.group.share_port import Acquired, Acquisition, Holder, SharedPart
@@ -19,12 +20,16 @@ from headrace.broker.queue.receive import LeaseReceive
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.log.driver import LogStore
-from headrace.model.errors import HeadraceError, TooManyLeasedError
+from headrace.model.errors import HeadraceError, ShuttingDownError, TooManyLeasedError
 from headrace.model.ids import PartitionId
 from headrace.model.message import Received
 from headrace.model.queue import Guarantee
 
 _ATTEMPT_MAX = 32_767  # what the protocol's field can say
+# What one request is handed at most, whatever it asks for: a turn of the event loop is no longer than that.
+_RECORDS_MAX = 2_000
+# Errors of which a consumer is told nothing: it gets nothing for a while, or finds the connection closed.
+_PASSING = (TooManyLeasedError, ShuttingDownError)
 # A holder's leases are looked through for those that are over when there are so many more, and twice as many.
 _PRUNE_COUNT = 1000
 
@@ -54,6 +59,7 @@ class ShareWork:
         lease_ms = self._queues.lease_ms(places)
         if records_max <= 0:
             return Acquisition(lease_ms, parts)
+        records_max = min(records_max, _RECORDS_MAX)
         if asked:
             holder.turn += 1
             first = holder.turn % len(asked)
@@ -64,7 +70,11 @@ class ShareWork:
             if left == records_max and wait_ms > 0 and not parts:
                 await self._wait(asked, receives, records_max, bytes_max, wait_ms)
             for live, receive in receives:
-                parts += await self._collect(holder, live, receive, bytes_max)
+                error = receive.promise.exception()
+                if error is None:
+                    parts += await self._collect(holder, live, receive, bytes_max)
+                elif isinstance(error, HeadraceError) and not isinstance(error, _PASSING):
+                    parts += [SharedPart(place, error) for place in places if place.topic_id == live.queue.topic_id]
         except BaseException:
             for _, receive in receives:
                 receive.cancel()
@@ -105,7 +115,8 @@ class ShareWork:
             if left <= 0:
                 break
         for _, receive in receives:
-            await receive.promise
+            with suppress(HeadraceError):  # which is found again where the answer is put together
+                await receive.promise
         return left
 
     async def _wait(
@@ -135,10 +146,6 @@ class ShareWork:
             receive.promise.then(ended)
         await over
         receives[:] = [one for one in receives if one.receive.promise.done()]
-        for _, receive in receives:
-            error = receive.promise.exception()
-            if error is not None and not isinstance(error, TooManyLeasedError):
-                raise error
 
     # What was handed out.
 
