@@ -190,7 +190,9 @@ def test_a_topic_that_was_deleted_and_made_again_is_another() -> None:
 
 
 def test_a_subscription_by_expression_follows_the_topics() -> None:
-    script = Script(**{"orders.eu": 1, "orders.us": 2, "other": 3})
+    script = Script(other=3)
+    script.make("orders.eu", 1)
+    script.make("orders.us", 2)
     a = Client("a", names=(), regex="^orders\\..*")
     script.settle(a)
     assert a.owned == script.all_of("orders.eu", "orders.us")

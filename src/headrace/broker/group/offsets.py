@@ -9,6 +9,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
 from headrace.broker.group.port import Caller, Committed, OffsetCommit, Outcomes, PartitionLag, TopicPartition
 from headrace.broker.group.shard import Shard, refusal
+from headrace.folds.group.consumer import ConsumerGroup
 from headrace.folds.group.op import OffsetEntry, OffsetsCommitted, OffsetsDeleted, TxnEnded, TxnOffsetsPending
 from headrace.host.clock import Clock
 from headrace.model.errors import (
@@ -118,11 +119,17 @@ class Offsets:
     async def committed(
         self, shard: Shard, caller: Caller, partitions: Sequence[TopicPartition] | None, *, require_stable: bool
     ) -> list[Committed]:
+        self._check_reader(shard, caller)
         asked = self._everything(shard, caller.group_id) if partitions is None else partitions
         found = [self._committed(shard, caller.group_id, one, require_stable=require_stable) for one in asked]
         # Nobody reads what a crash could take back.
         await shard.written()
         return found
+
+    def _check_reader(self, shard: Shard, caller: Caller) -> None:
+        """A member of a consumer group says its epoch (KIP-848); nobody else who reads offsets is asked who he is."""
+        if caller.member_id and isinstance(shard.machines.get(caller.group_id), ConsumerGroup):
+            self._check(shard, caller, is_transactional=False)
 
     def _everything(self, shard: Shard, group_id: str) -> list[TopicPartition]:
         topics = self._broker.catalog.topics_by_id
