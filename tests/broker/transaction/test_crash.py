@@ -4,18 +4,29 @@ A run is carried to its end once. Before each disk call the disk is copied, toge
 then. Each copy then loses power, or only its process, and a new node starts on it.
 """
 
+import os
 import random
 from typing import NamedTuple
 
-from tests.broker.node import run
+import msgspec
+import pytest
+from tests.broker.node import LOG_CONFIG, run
 from tests.broker.transaction.world import World, messages
 
 from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.folds.transaction.fold import Producer
+from headrace.log.config import LogConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
 
+# What goes through the journal is durable in the order in which it was written, and then many mistakes do not show.
+every_log = pytest.mark.parametrize(
+    "log_config",
+    [LOG_CONFIG, msgspec.structs.replace(LOG_CONFIG, journal_append_bytes_max=1)],
+    ids=["with the journal", "segment by segment"],
+)
 GROUP = Caller(group_id="g")
+POWER_LOSSES = 5 if os.environ.get("HEADRACE_LONG") else 1  # of each copy, each losing something else
 TURNS = 4  # of which every other one is aborted
 
 
@@ -110,7 +121,7 @@ async def check_queue(world: World, told: Told) -> None:
 def crashes(moments: list[Moment]) -> list[Moment]:
     found = []
     for at, moment in enumerate(moments):
-        for chooser in (None, random.Random(at), random.Random(1000 + at)):
+        for chooser in (None, *(random.Random(1000 * at + more) for more in range(POWER_LOSSES))):
             disk = moment.disk.copy()
             if chooser is not None:
                 disk.crash(chooser)
@@ -119,16 +130,17 @@ def crashes(moments: list[Moment]) -> list[Moment]:
 
 
 async def heir_of(world: World, disk: SimulatedDisk) -> World:
-    heir = World(disk=disk)
+    heir = World(disk=disk, log_config=world.log_config)
     heir.store = world.store
     await heir.start()
     return heir
 
 
-def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing() -> None:
+@every_log
+def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing(log_config: LogConfig) -> None:
     async def main() -> None:
         for is_bumped in (False, True):
-            world = await World().start()
+            world = await World(log_config=log_config).start()
             moments: list[Moment] = []
             await record_stream(world, moments, is_bumped=is_bumped)
             assert len(moments) > 20
@@ -141,9 +153,12 @@ def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing(
     run(main())
 
 
-def test_a_crash_at_any_moment_leaves_a_message_in_the_queue_or_its_result_and_never_both() -> None:
+@every_log
+def test_a_crash_at_any_moment_leaves_a_message_in_the_queue_or_its_result_and_never_both(
+    log_config: LogConfig,
+) -> None:
     async def main() -> None:
-        world = await World().start()
+        world = await World(log_config=log_config).start()
         moments: list[Moment] = []
         await record_queue(world, moments)
         assert len(moments) > 20

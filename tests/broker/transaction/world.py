@@ -1,6 +1,6 @@
 """A simulated node with everything that takes part in transactions."""
 
-from tests.broker.node import Node, next_offset
+from tests.broker.node import LOG_CONFIG, Node, next_offset
 
 from headrace.broker.fetch import Fetch, FetchPart
 from headrace.broker.group.config import GroupsConfig
@@ -10,6 +10,7 @@ from headrace.broker.transaction.coordinator import Coordinator
 from headrace.broker.transaction.held import QueueLeases
 from headrace.broker.transaction.sessions import NodeTransactions
 from headrace.folds.transaction.fold import Producer
+from headrace.log.config import LogConfig
 from headrace.model.batch import read_header
 from headrace.model.message import Message, Received
 from headrace.testing.disk import SimulatedDisk
@@ -23,9 +24,14 @@ TIME_MS = 1_700_000_000_000
 
 class World(Node):
     def __init__(
-        self, *, disk: SimulatedDisk | None = None, config: TransactionsConfig = CONFIG, seed: int = 1
+        self,
+        *,
+        disk: SimulatedDisk | None = None,
+        config: TransactionsConfig = CONFIG,
+        log_config: LogConfig = LOG_CONFIG,
+        seed: int = 1,
     ) -> None:
-        super().__init__(disk=disk, seed=seed)
+        super().__init__(disk=disk, log_config=log_config, seed=seed)
         self.transactions_config = config
 
     async def start(self) -> "World":
