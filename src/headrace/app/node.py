@@ -296,6 +296,7 @@ class Node:
     def _rest(self, others: list[Route], *, is_admin: bool) -> Router:
         return rest_router(
             self.queues,
+            self.transactions,
             limits=self.config.http.limits,
             is_admin=is_admin,
             admin_address=lambda: str(self.http_admin_address),

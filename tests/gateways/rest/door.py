@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from tests.gateways.rest.scripted_queues import ScriptedQueues
+from tests.gateways.rest.scripted_transactions import ScriptedTransactions
 
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError, Request, Response, refusal
@@ -22,8 +23,13 @@ MSGPACK = "application/msgpack"
 class Door:
     def __init__(self, *, is_admin: bool = False) -> None:
         self.queues = ScriptedQueues()
+        self.transactions = ScriptedTransactions()
         self.router = rest_router(
-            self.queues, limits=HttpLimits(), is_admin=is_admin, admin_address=lambda: "127.0.0.1:8081"
+            self.queues,
+            self.transactions,
+            limits=HttpLimits(),
+            is_admin=is_admin,
+            admin_address=lambda: "127.0.0.1:8081",
         )
 
     def ask(self, method: str, target: str, body: bytes = b"", *, type: str | None = JSON, **headers: str) -> Response:

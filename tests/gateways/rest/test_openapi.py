@@ -5,10 +5,12 @@ import json
 from openapi_spec_validator import validate
 from tests.gateways.rest.door import Door
 from tests.gateways.rest.scripted_queues import ScriptedQueues
+from tests.gateways.rest.scripted_transactions import ScriptedTransactions
 
 from headrace.gateways.rest.message import message_routes
 from headrace.gateways.rest.openapi import operations
 from headrace.gateways.rest.queue import QueueRoutes
+from headrace.gateways.rest.transaction import transaction_routes
 
 
 def test_the_description_is_valid() -> None:
@@ -20,7 +22,8 @@ def test_the_description_is_valid() -> None:
 def test_every_route_is_described_and_every_description_is_a_route() -> None:
     queues = ScriptedQueues()
     application = QueueRoutes(queues, is_admin=True, admin_address=lambda: "").application()
-    served = {(route.method.lower(), route.path) for route in message_routes(queues)}
+    quick = [*message_routes(queues), *transaction_routes(ScriptedTransactions())]
+    served = {(route.method.lower(), route.path) for route in quick}
     for route in application.routes:
         methods = set(getattr(route, "methods", set())) - {"HEAD"}
         served |= {(method.lower(), str(getattr(route, "path", ""))) for method in methods}

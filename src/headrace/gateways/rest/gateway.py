@@ -1,23 +1,27 @@
-"""The REST gateway, put together: a node's queues in, a router's routes and fallback out.
+"""The REST gateway, put together: a node's queues and transactions in, a router's routes and fallback out.
 
-A message's way: `message` reads the request, makes one call of the broker and renders what its promise brings. All
-else is an application in `queue`, reached through `asgi`. What both take and give is in `form` and `queue_form`,
-checked by decoding; `decode` says what is wrong with a request, and `openapi` describes it all from the same structs.
+A message's way: `message` reads the request, makes one call of the broker and renders what its promise brings;
+`transaction` does the same with coroutines. All else is an application in `queue`, reached through `asgi`. What they
+take and give is in `form` and its siblings, checked by decoding; `decode` says what is wrong with a request, and
+`openapi` describes it all from the same structs.
 """
 
 from collections.abc import Callable, Iterable
 
 from headrace.broker.queue.port import Queues
+from headrace.broker.transaction.port import Transactions
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.router import Route, Router
 from headrace.gateways.rest.asgi import AsgiFallback
 from headrace.gateways.rest.describe import description_routes
 from headrace.gateways.rest.message import WAIT_SECONDS_MAX, message_routes
 from headrace.gateways.rest.queue import QueueRoutes
+from headrace.gateways.rest.transaction import transaction_routes
 
 
 def rest_router(
     queues: Queues,
+    transactions: Transactions,
     *,
     limits: HttpLimits,
     admin_address: Callable[[], str],
@@ -30,6 +34,8 @@ def rest_router(
     application = QueueRoutes(queues, is_admin=is_admin, admin_address=admin_address).application(
         *description_routes(wait_seconds_max=wait_seconds_max)
     )
+    messages = message_routes(queues, wait_seconds_max=wait_seconds_max)
     return Router(
-        [*others, *message_routes(queues, wait_seconds_max=wait_seconds_max)], fallback=AsgiFallback(application)
+        [*others, *messages, *transaction_routes(transactions)],
+        fallback=AsgiFallback(application),
     )

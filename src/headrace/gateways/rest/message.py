@@ -108,30 +108,16 @@ class MessageRoutes:
 
     def send(self, request: Request) -> Later[Any]:
         (queue,) = request.values
-        headers = request.headers
-        match form_of(headers.get("content-type")):
-            case Form.JSON:
-                if request.query:
-                    read_query(request.query, _NO_FIELDS)
-                body = decode(_SEND, request.body)
-                if body.messages is msgspec.UNSET:
-                    return self._send_one(queue, _single(body), request)
-                _check_only_messages(body)
-                messages, request_id = [message_of(entry) for entry in body.messages], body.request_id
-            case Form.MSGPACK:
-                packed = decode(_PACKED, request.body)
-                messages, request_id = [message_of_packed(entry) for entry in packed.messages], packed.request_id
-            case Form.RAW:
-                return self._send_one(queue, raw_message(request), request)
-            case _:
-                raise unsupported_type("application/json, application/msgpack, or the message itself in its own type")
+        messages, request_id, is_single = read_send(request)
+        if is_single:
+            return self._send_one(queue, messages[0], request)
         shape = answer_form(request)
         promise = self._queues.send(queue, messages, request_id=request_id)
-        return Later(promise, lambda outcomes: _send_results(outcomes, shape))
+        return Later(promise, lambda outcomes: send_results(outcomes, shape))
 
     def _send_one(self, queue: str, message: Message, request: Request) -> Later[list[Sent | HeadraceError]]:
         shape = answer_form(request)
-        return Later(self._queues.send(queue, (message,)), lambda outcomes: _stored(outcomes[0], shape))
+        return Later(self._queues.send(queue, (message,)), lambda outcomes: stored(outcomes[0], shape))
 
     # Receiving.
 
@@ -170,23 +156,48 @@ class MessageRoutes:
     # Leases, several at a time.
 
     def acknowledge(self, request: Request) -> Later[Any]:
-        body = _ACKNOWLEDGEMENTS.read(request.body, request.headers.get("content-type"))
-        return Later(self._queues.acknowledge(request.values[0], body.receipt_handles), _results(request))
+        receipts = read_acknowledgements(request)
+        return Later(self._queues.acknowledge(request.values[0], receipts), results(request))
 
     def extend(self, request: Request) -> Later[Any]:
         body = _EXTENSIONS.read(request.body, request.headers.get("content-type"))
         extensions = [Extension(entry.receipt_handle, milliseconds(entry.lease)) for entry in body.extensions]
-        return Later(self._queues.extend(request.values[0], extensions), _results(request))
+        return Later(self._queues.extend(request.values[0], extensions), results(request))
 
     def release(self, request: Request) -> Later[Any]:
         body = _RELEASES.read(request.body, request.headers.get("content-type"))
         releases = [Release(entry.receipt_handle, milliseconds_or_none(entry.delay)) for entry in body.releases]
-        return Later(self._queues.release(request.values[0], releases), _results(request))
+        return Later(self._queues.release(request.values[0], releases), results(request))
 
     def reject(self, request: Request) -> Later[Any]:
         body = _REJECTIONS.read(request.body, request.headers.get("content-type"))
         rejections = [Rejection(entry.receipt_handle, entry.reason) for entry in body.rejections]
-        return Later(self._queues.reject(request.values[0], rejections), _results(request))
+        return Later(self._queues.reject(request.values[0], rejections), results(request))
+
+
+def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
+    """What is sent, the id of the request if it has one, and whether it is one message rather than a list of them."""
+    match form_of(request.headers.get("content-type")):
+        case Form.JSON:
+            if request.query:
+                read_query(request.query, _NO_FIELDS)
+            body = decode(_SEND, request.body)
+            if body.messages is msgspec.UNSET:
+                return (_single(body),), None, True
+            _check_only_messages(body)
+            return [message_of(entry) for entry in body.messages], body.request_id, False
+        case Form.MSGPACK:
+            packed = decode(_PACKED, request.body)
+            return [message_of_packed(entry) for entry in packed.messages], packed.request_id, False
+        case Form.RAW:
+            return (raw_message(request),), None, True
+        case _:
+            raise unsupported_type("application/json, application/msgpack, or the message itself in its own type")
+
+
+def read_acknowledgements(request: Request) -> Sequence[str]:
+    body: form.Acknowledgements = _ACKNOWLEDGEMENTS.read(request.body, request.headers.get("content-type"))
+    return body.receipt_handles
 
 
 def _single(body: form.Send) -> Message:
@@ -206,33 +217,33 @@ def _check_only_messages(body: form.Send) -> None:
                 raise invalid_field(name.name, "beside messages it has no meaning; put it into each of them")
 
 
-def _stored(outcome: Sent | HeadraceError, shape: Form) -> Response:
+def stored(outcome: Sent | HeadraceError, shape: Form) -> Response:
     if isinstance(outcome, HeadraceError):
         raise outcome
-    stored = form.Stored(outcome.id, outcome.partition, outcome.offset, outcome.is_duplicate)
-    return encoded(stored, shape, status=201)
+    place = form.Stored(outcome.id, outcome.partition, outcome.offset, outcome.is_duplicate)
+    return encoded(place, shape, status=201)
 
 
 def _failure(error: HeadraceError) -> form.Failure:
     return form.Failure(error.code, str(error), error.retriable)
 
 
-def _send_results(outcomes: Sequence[Sent | HeadraceError], shape: Form) -> Response:
-    results = [
+def send_results(outcomes: Sequence[Sent | HeadraceError], shape: Form) -> Response:
+    places = [
         form.SendResult(one.id, one.partition, one.offset, one.is_duplicate)
         if isinstance(one, Sent)
         else form.SendResult(error=_failure(one))
         for one in outcomes
     ]
-    return encoded(form.SendResults(results), shape)
+    return encoded(form.SendResults(places), shape)
 
 
-def _results(request: Request) -> Callable[[Sequence[HeadraceError | None]], Response]:
+def results(request: Request) -> Callable[[Sequence[HeadraceError | None]], Response]:
     shape = answer_form(request)
 
     def render(outcomes: Sequence[HeadraceError | None]) -> Response:
-        results = [_DONE if one is None else form.Result(_failure(one)) for one in outcomes]
-        return encoded(form.Results(results), shape)
+        done = [_DONE if one is None else form.Result(_failure(one)) for one in outcomes]
+        return encoded(form.Results(done), shape)
 
     return render
 

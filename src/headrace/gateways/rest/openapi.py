@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.queue.port import Explanation, MessageState
-from headrace.gateways.rest import form, queue_form
+from headrace.gateways.rest import form, queue_form, transaction_form
 from headrace.gateways.rest.config_form import NewQueue, QueueChange
 from headrace.model.names import NAME_LENGTH_MAX
 
@@ -56,7 +56,7 @@ _SEND_MORE = (
 
 def operations(*, wait_seconds_max: float) -> list[Operation]:
     """Everything that is served, but what the node says about itself."""
-    return [*_of_messages(wait_seconds_max), *_of_queues(), *_of_looking()]
+    return [*_of_messages(wait_seconds_max), *_of_transactions(), *_of_queues(), *_of_looking()]
 
 
 def _of_messages(wait_seconds_max: float) -> list[Operation]:
@@ -94,6 +94,30 @@ def _of_messages(wait_seconds_max: float) -> list[Operation]:
                   (form.Releases,), refusals=(400, 404, 415, 422), more=_BYTES),
         Operation("post", f"{queue}/rejections", "reject_batch", "Send several messages to the dead-letter queue",
                   batch, (form.Rejections,), refusals=(400, 404, 415, 422), more=_BYTES),
+    ]  # fmt: skip
+
+
+def _of_transactions() -> list[Operation]:
+    transaction = "/transactions/{transaction}"
+    queue = f"{transaction}/queues/{{queue}}"
+    ends = (("commit", "transaction", "/id"), ("abort", "transaction", "/id"))
+    return [
+        Operation("post", "/transactions", "begin", "Begin a transaction", {201: transaction_form.BegunTransaction},
+                  (transaction_form.NewTransaction,), takes_optional=True, refusals=(400, 415, 422, 429),
+                  more="It is aborted by itself when its time is over, and when the node restarts.",
+                  links=(("send_in_transaction", "transaction", "/id"), *ends)),
+        Operation("post", f"{queue}/messages", "send_in_transaction",
+                  "Send a message, or several, which are there once the transaction commits",
+                  {201: form.Stored, 200: form.SendResults}, (form.NewMessage, transaction_form.TransactionMessages),
+                  refusals=(400, 404, 409, 413, 415, 422, 429, 507),
+                  more=f"To a queue, or to a topic that is no queue. Not to be repeated in doubt. {_SEND_MORE}"),
+        Operation("post", f"{queue}/acknowledgements", "acknowledge_in_transaction",
+                  "Acknowledge messages, which are done once the transaction commits and visible again if it aborts",
+                  {200: form.Results}, (form.Acknowledgements,), refusals=(400, 404, 409, 415, 422), more=_BYTES),
+        Operation("post", f"{transaction}/commit", "commit", "Let all of a transaction count; may be repeated",
+                  {204: None}, refusals=(400, 404, 409, 422)),
+        Operation("post", f"{transaction}/abort", "abort", "Let nothing of a transaction count; may be repeated",
+                  {204: None}, refusals=(400, 404, 409, 422)),
     ]  # fmt: skip
 
 
@@ -155,6 +179,7 @@ _PATH_SCHEMAS: dict[str, dict[str, Any]] = {
     "queue": {"type": "string", "pattern": NAME_PATTERN},
     "receipt_handle": {"type": "string", "minLength": 1, "maxLength": form.TEXT_LENGTH_MAX},
     "id": {"type": "string", "minLength": 1, "maxLength": 64},
+    "transaction": {"type": "string", "minLength": 1, "maxLength": form.TEXT_LENGTH_MAX},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9._\-]{1,100}$"},
 }
 
@@ -249,11 +274,10 @@ def _answer(one: Operation, status: int, shape: type[Any] | None) -> dict[str, A
         "content": {_JSON: {"schema": _reference(shape)}},
     }
     if one.links:
+        # A queue that was asked about is the one that the next request is about.
+        same = {"queue": "$request.path.queue"} if "{queue}" in one.path else {}
         value["links"] = {
-            name: {
-                "operationId": name,
-                "parameters": {"queue": "$request.path.queue", parameter: f"$response.body#{place}"},
-            }
+            name: {"operationId": name, "parameters": {**same, parameter: f"$response.body#{place}"}}
             for name, parameter, place in one.links
         }
     return value
@@ -263,7 +287,7 @@ _REFUSALS = {
     400: "it cannot be read: no JSON, no valid name, a receipt that was not signed here",
     403: "not on this listener",
     404: "there is no such thing",
-    409: "something of this name is there, and different",
+    409: "it does not fit what is there: something of this name that is different, a transaction that is over",
     410: "the lease is over",
     413: "too large",
     415: "a type of body that is not taken",
