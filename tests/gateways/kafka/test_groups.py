@@ -159,7 +159,7 @@ def test_a_member_joins_syncs_beats_commits_and_leaves(edge: int) -> None:
             described = await asker.describe()
             assert (described.error_code, described.group_state, described.protocol_data) == (0, "Stable", "range")
             (member,) = described.members
-            assert (member.member_id, member.client_id) == (member_id, "test")
+            assert (member.member_id, member.client_id, member.client_host) == (member_id, "test", "127.0.0.1")
             assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, b"mine")
             (listed,) = (await asker.ask(16, ListGroupsRequest())).groups
             assert (listed.group_id, listed.protocol_type) == ("g", "consumer")

@@ -49,6 +49,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._outbox: Outbox
         self.peer = "?"
+        self._host = "?"
         # What is read and not whole: the first bytes of a length, or of a frame.
         self._prefix = b""
         self._frame: PartialFrame | None = None
@@ -81,6 +82,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._outbox = Outbox(transport, self._shared.counters)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._host = peer[0] if isinstance(peer, tuple) else self.peer
         counters = self._shared.counters
         if len(self._shared.connections) >= self._limits.connections_max:
             counters.connections_refused += 1
@@ -250,7 +252,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _dispatch(self, frame: bytearray) -> None:
         try:
-            reply = self._shared.serve(frame)
+            reply = self._shared.serve(frame, self._host)
         except CloseConnectionError as error:
             self._await_answer(Deferred(), len(frame)).finish(error)
             self._answer_front()

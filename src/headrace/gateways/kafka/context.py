@@ -144,3 +144,27 @@ class RawApi:
     # Builds the whole answer for an error that concerns the request; None if there is no answer to be had.
     refuse: Callable[[Context, RequestHeader, bytearray, int, str], Reply]
     version_min_advertised: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerApi:
+    """A RawApi that also wants to know from which host it is called, to show that to an operator."""
+
+    key: int
+    version_min: int
+    version_max: int
+    serve: Callable[[Context, RequestHeader, bytearray, str], Reply]
+    refuse: Callable[[Context, RequestHeader, bytearray, int, str], Reply]
+    version_min_advertised: int | None = None
+
+    def called_from(self, host: str) -> RawApi:
+        return RawApi(
+            key=self.key,
+            version_min=self.version_min,
+            version_max=self.version_max,
+            serve=lambda context, header, frame: self.serve(context, header, frame, host),
+            refuse=self.refuse,
+        )
+
+
+AnyApi = Api | RawApi | PeerApi

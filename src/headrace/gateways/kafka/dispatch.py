@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply
 from headrace.gateways.kafka.body import read_body
-from headrace.gateways.kafka.context import Api, Context, RawApi
+from headrace.gateways.kafka.context import AnyApi, Api, Context, PeerApi, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import HeadraceError
 from headrace.wire.kafka.api import API_VERSIONS_KEY
@@ -40,7 +40,7 @@ class Dispatcher:
     """Serves frames. Called once for each; the result is an answer, or will become one."""
 
     def __init__(
-        self, context: Context, apis: Iterable[Api | RawApi], features: Mapping[str, int] = MappingProxyType({})
+        self, context: Context, apis: Iterable[AnyApi], features: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         """`features`: what clients ask for by name and not by the version of an API, with its level."""
         self._context = context
@@ -49,7 +49,7 @@ class Dispatcher:
         assert API_VERSIONS_KEY in self._apis, "clients ask for ApiVersions before anything else"
         self._version_answers = self._encode_version_answers()
 
-    def serve(self, frame: bytearray) -> Reply:
+    def serve(self, frame: bytearray, host: str) -> Reply:
         try:
             header = read_request_header(frame)
         except MalformedError as error:
@@ -61,6 +61,8 @@ class Dispatcher:
             return self._serve_raw(api, header, frame)
         if api_key == API_VERSIONS_KEY:
             return self._answer_versions(header, frame)
+        if isinstance(api, PeerApi):
+            return self._serve_raw(api.called_from(host), header, frame)
         if api is None:
             raise CloseConnectionError("unknown API", api_key=api_key, api_version=header.api_version)
         return self._serve(api, header, frame)
@@ -183,7 +185,7 @@ def _unsupported(header: RequestHeader) -> CloseConnectionError:
     )
 
 
-def _version_refusal(api: Api | RawApi, header: RequestHeader) -> RefusedError:
+def _version_refusal(api: AnyApi, header: RequestHeader) -> RefusedError:
     name = APIS[api.key].name
     return RefusedError(
         ErrorCode.UNSUPPORTED_VERSION,

@@ -48,7 +48,7 @@ from headrace.gateways.kafka.apis import (
     sync_group_14,
     txn_offset_commit_28,
 )
-from headrace.gateways.kafka.context import Api, Context, RawApi
+from headrace.gateways.kafka.context import AnyApi, Context
 from headrace.gateways.kafka.counters import KafkaCounters
 from headrace.gateways.kafka.dispatch import Dispatcher
 from headrace.gateways.kafka.limits import KafkaLimits
@@ -57,7 +57,7 @@ from headrace.gateways.kafka.port import BrokerPort, TransactionPort
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
 
-SERVED: tuple[Api | RawApi, ...] = (
+SERVED: tuple[AnyApi, ...] = (
     produce_0.API,
     fetch_1.API,
     list_offsets_2.API,
@@ -78,7 +78,7 @@ SERVED: tuple[Api | RawApi, ...] = (
 )
 
 # Served where the node has groups.
-GROUPS_SERVED: tuple[Api | RawApi, ...] = (
+GROUPS_SERVED: tuple[AnyApi, ...] = (
     offset_commit_8.API,
     offset_fetch_9.API,
     join_group_11.API,
@@ -98,7 +98,7 @@ GROUPS_SERVED: tuple[Api | RawApi, ...] = (
 _TRANSACTION_VERSION = 2
 
 # Served where the node has transactions.
-TRANSACTIONS_SERVED: tuple[Api | RawApi, ...] = (
+TRANSACTIONS_SERVED: tuple[AnyApi, ...] = (
     add_partitions_to_txn_24.API,
     add_offsets_to_txn_25.API,
     end_txn_26.API,
@@ -109,7 +109,7 @@ TRANSACTIONS_SERVED: tuple[Api | RawApi, ...] = (
 )
 
 # Served where the node has groups and queues.
-SHARES_SERVED: tuple[Api | RawApi, ...] = (
+SHARES_SERVED: tuple[AnyApi, ...] = (
     share_group_heartbeat_76.API,
     share_group_describe_77.API,
     share_fetch_78.API,

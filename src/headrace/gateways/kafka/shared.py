@@ -14,7 +14,8 @@ from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.warning import PeerWarnings
 from headrace.host.clock import Clock, Timer
 
-Serve = Callable[[bytearray], Reply]
+# A frame, and the host that it came from.
+Serve = Callable[[bytearray, str], Reply]
 
 
 class Swept(Protocol):

@@ -9,7 +9,7 @@ from headrace.folds.group.consumer_member import of_topics
 from headrace.folds.group.consumer_request import ConsumerHeartbeat
 from headrace.gateways.kafka.answer import Answer, Reply
 from headrace.gateways.kafka.body import read_body
-from headrace.gateways.kafka.context import Context, RawApi
+from headrace.gateways.kafka.context import Context, PeerApi
 from headrace.gateways.kafka.errors import message_of
 from headrace.gateways.kafka.outcome import outcome_code
 from headrace.wire.kafka.frame import RequestHeader, encode_response
@@ -24,15 +24,17 @@ _OWN_ID_FROM = 1
 _KEY = 68
 
 
-def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
-    return _heartbeat(context, header, read_body(header, frame))
+def _serve(context: Context, header: RequestHeader, frame: bytearray, host: str) -> Reply:
+    return _heartbeat(context, header, read_body(header, frame), host)
 
 
-async def _heartbeat(context: Context, header: RequestHeader, request: ConsumerGroupHeartbeatRequest) -> Answer:
+async def _heartbeat(
+    context: Context, header: RequestHeader, request: ConsumerGroupHeartbeatRequest, host: str
+) -> Answer:
     is_named_here = header.api_version < _OWN_ID_FROM
     try:
         heard = await context.groups.consumers.heartbeat(
-            request.group_id, _heartbeat_of(header, request), is_named_here=is_named_here
+            request.group_id, _heartbeat_of(header, request, host), is_named_here=is_named_here
         )
     except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged
         return _refusal(header, outcome_code(context, error), message_of(error))
@@ -48,7 +50,7 @@ async def _heartbeat(context: Context, header: RequestHeader, request: ConsumerG
     return [encode_response(_KEY, header.api_version, header.correlation_id, response)]
 
 
-def _heartbeat_of(header: RequestHeader, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _heartbeat_of(header: RequestHeader, request: ConsumerGroupHeartbeatRequest, host: str) -> ConsumerHeartbeat:
     owned = request.topic_partitions
     return ConsumerHeartbeat(
         member_id=request.member_id,
@@ -61,6 +63,7 @@ def _heartbeat_of(header: RequestHeader, request: ConsumerGroupHeartbeatRequest)
         assignor=request.server_assignor,
         owned=None if owned is None else of_topics((topic.topic_id, topic.partitions) for topic in owned),
         client_id=header.client_id or "",
+        client_host=host,
     )
 
 
@@ -73,4 +76,4 @@ def _refuse(context: Context, header: RequestHeader, frame: bytearray, code: int
     return _refusal(header, code, message)
 
 
-API = RawApi(key=_KEY, version_min=0, version_max=1, serve=_serve, refuse=_refuse)
+API = PeerApi(key=_KEY, version_min=0, version_max=1, serve=_serve, refuse=_refuse)

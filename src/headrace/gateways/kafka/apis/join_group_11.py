@@ -3,13 +3,13 @@
 Answered when the generation begins, which may take as long as the slowest member's rebalance time-out. Version 0 has no
 time-out for that and the session's is taken. From 4 a new member is first told its id and asks again with it; 5 has
 static members; 9 tells a static leader that came back to leave the assignment as it is. The reason of 8 is not kept.
-Served by hand for the client's id, which stands in the request's header and names the member.
+Served by hand for the client's id, which stands in the request's header and names the member, and for its host.
 """
 
 from headrace.broker.group.port import Join
 from headrace.gateways.kafka.answer import Answer, Reply
 from headrace.gateways.kafka.body import read_body
-from headrace.gateways.kafka.context import Context, RawApi
+from headrace.gateways.kafka.context import Context, PeerApi
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.outcome import outcome_code
 from headrace.model.errors import MemberIdRequiredError
@@ -23,11 +23,11 @@ _SKIP_ASSIGNMENT_FROM = 9
 _KEY = 11
 
 
-def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
-    return _join(context, header, read_body(header, frame))
+def _serve(context: Context, header: RequestHeader, frame: bytearray, host: str) -> Reply:
+    return _join(context, header, read_body(header, frame), host)
 
 
-async def _join(context: Context, header: RequestHeader, request: JoinGroupRequest) -> Answer:
+async def _join(context: Context, header: RequestHeader, request: JoinGroupRequest, host: str) -> Answer:
     version = header.api_version
     has_timeout = version >= _REBALANCE_TIMEOUT_FROM
     join = Join(
@@ -35,6 +35,7 @@ async def _join(context: Context, header: RequestHeader, request: JoinGroupReque
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=header.client_id or "",
+        client_host=host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
         protocol_type=request.protocol_type,
@@ -74,4 +75,4 @@ def _refuse(context: Context, header: RequestHeader, frame: bytearray, code: int
     return _refusal(header, code, request.member_id)
 
 
-API = RawApi(key=_KEY, version_min=0, version_max=9, serve=_serve, refuse=_refuse)
+API = PeerApi(key=_KEY, version_min=0, version_max=9, serve=_serve, refuse=_refuse)

@@ -7,7 +7,7 @@ the client's id, which stands in the request's header.
 from headrace.folds.group.share import ShareHeartbeat
 from headrace.gateways.kafka.answer import Answer, Reply
 from headrace.gateways.kafka.body import read_body
-from headrace.gateways.kafka.context import Context, RawApi
+from headrace.gateways.kafka.context import Context, PeerApi
 from headrace.gateways.kafka.errors import message_of
 from headrace.gateways.kafka.outcome import outcome_code
 from headrace.wire.kafka.frame import RequestHeader, encode_response
@@ -21,17 +21,18 @@ from headrace.wire.kafka.messages.share_group_heartbeat import (
 _KEY = 76
 
 
-def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
-    return _heartbeat(context, header, read_body(header, frame))
+def _serve(context: Context, header: RequestHeader, frame: bytearray, host: str) -> Reply:
+    return _heartbeat(context, header, read_body(header, frame), host)
 
 
-async def _heartbeat(context: Context, header: RequestHeader, request: ShareGroupHeartbeatRequest) -> Answer:
+async def _heartbeat(context: Context, header: RequestHeader, request: ShareGroupHeartbeatRequest, host: str) -> Answer:
     heartbeat = ShareHeartbeat(
         member_id=request.member_id,
         member_epoch=request.member_epoch,
         topics=request.subscribed_topic_names,
         rack_id=request.rack_id,
         client_id=header.client_id or "",
+        client_host=host,
     )
     try:
         answer = await context.shares.heartbeat(request.group_id, heartbeat)
@@ -63,4 +64,4 @@ def _refuse(context: Context, header: RequestHeader, frame: bytearray, code: int
     return _encode(header, _refusal(code, message))
 
 
-API = RawApi(key=_KEY, version_min=1, version_max=1, serve=_serve, refuse=_refuse)
+API = PeerApi(key=_KEY, version_min=1, version_max=1, serve=_serve, refuse=_refuse)
