@@ -38,14 +38,16 @@ def note(file: TextIO, values: Iterable[bytes]) -> None:
 def run_confluent(server: str, group: str, topic: str, file: TextIO, options: dict[str, Any], stop: Stop) -> None:
     from confluent_kafka import Consumer, KafkaException
 
+    # Where the coordinator shares the partitions out, it also says how often members are to be heard of.
+    is_classic = options.get("group.protocol") != "consumer"
+    times = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS} if is_classic else {}
     consumer = Consumer(
         {
             "bootstrap.servers": server,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
+            **times,
             "max.poll.interval.ms": REBALANCE_MS,
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Producer
 from tests.support.wait import wait_until
@@ -99,12 +99,16 @@ class Watch:
         owned = sum(len(partitions) for partitions in seen.owned.values())
         return seen.state == "Stable" and len(seen.owned) == member_count and owned == self.partitions
 
-    def _look(self, wire: Wire) -> None:
+    def describe(self, wire: Wire) -> Seen:
         (group,) = wire.ask(15, 4, DescribeGroupsRequest((self.name,))).groups
-        owned = {one.member_id: _partitions(one.member_assignment) for one in group.members}
-        if sum(map(len, owned.values())) != len(frozenset().union(*owned.values())):
-            self.wrong.append(f"a partition has two owners: {owned}")
-        self.seen.append(Seen(group.group_state, owned))
+        return Seen(group.group_state, {one.member_id: _partitions(one.member_assignment) for one in group.members})
+
+    def _look(self, wire: Wire) -> None:
+        seen = self.describe(wire)
+        owned = seen.owned.values()
+        if sum(map(len, owned)) != len(frozenset().union(*owned)):
+            self.wrong.append(f"a partition has two owners: {seen.owned}")
+        self.seen.append(seen)
         for topic in wire.ask(9, 5, OffsetFetchRequest(self.name, None)).topics:
             for one in topic.partitions:
                 before = self.committed.get(one.partition_index, -1)
@@ -156,7 +160,7 @@ class Watch:
         assert self.wrong == []
 
     @contextmanager
-    def running(self) -> Iterator["Watch"]:
+    def running(self) -> Iterator[Self]:
         self._producer = threading.Thread(target=self._produce)
         watcher = threading.Thread(target=self._watch)
         self._producer.start()
