@@ -14,7 +14,7 @@ from headrace.broker.group.share_port import SharePort
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
-from headrace.gateways.kafka.port import BrokerPort
+from headrace.gateways.kafka.port import BrokerPort, TransactionPort
 from headrace.host.clock import Clock, SystemClock
 from headrace.host.transport import TcpTransport
 from headrace.model.batch import CRC_POSITION, CRC_START, HEADER_SIZE
@@ -114,11 +114,13 @@ async def serving(
     clock: Clock | None = None,
     groups: GroupPort | None = None,
     shares: SharePort | None = None,
+    transactions: TransactionPort | None = None,
 ) -> AsyncIterator[KafkaListener]:
     gateway = await start_kafka(
         broker or FakeBroker(),
         groups=groups,
         shares=shares,
+        transactions=transactions,
         transport=TcpTransport(),
         clock=clock or SystemClock(),
         host="127.0.0.1",
