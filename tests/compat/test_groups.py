@@ -89,7 +89,8 @@ def test_a_node_that_restarts_finds_its_groups_as_they_were(own_node: NodeProces
     """Nobody joins again: members, generation and assignment are the node's to remember."""
     with Watch(own_node.server, "orders", tmp_path, partitions=4).running() as watch:
         for client in CLIENTS[:1] * 2:
-            watch.start(client)
+            # Longer than a node takes to come back, however busy the machine is.
+            watch.start(client, **{"session.timeout.ms": 60_000, "max.poll.interval.ms": 60_000})
         before = watch.wait_stable(2)
         for restart in (own_node.kill, own_node.stop):
             restart()
