@@ -145,6 +145,7 @@ def test_whoever_is_not_in_a_group_is_told_to_join() -> None:
         await node.make()
         assert await refusal(node, "a", 3) is UnknownMemberError
         assert await refusal(node, "", 0) is InvalidRequestError
+        assert await refusal(node, "a" * (CONFIG.member_bytes_max + 1), 1) is InvalidRequestError
         request = ConsumerHeartbeat("", 0, rebalance_timeout_ms=1, topic_names=("t",), owned=NOTHING)
         named = await node.groups.consumers.heartbeat("g", request, is_named_here=True)
         assert named.member_id

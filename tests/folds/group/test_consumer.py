@@ -71,6 +71,16 @@ def test_a_member_that_leaves_leaves_its_partitions_to_the_others() -> None:
     assert script.group.is_empty
 
 
+def test_what_only_a_member_that_left_wanted_is_not_given_to_the_others() -> None:
+    script = Script(t=2, u=2)
+    a, b = Client("a", names=("t",)), Client("b", names=("u",))
+    script.settle(a, b)
+    script.leave(b)
+    script.settle(a)
+    assert a.owned == script.all_of("t")
+    assert not script.group.subscribes("u")
+
+
 def test_a_silent_member_is_dropped_and_joins_again() -> None:
     script = Script()
     a, b = Client("a"), Client("b")
@@ -250,6 +260,20 @@ def test_a_static_member_that_leaves_for_a_while_comes_back_to_its_partitions() 
     assert script.beat(heir) is None
     assert (heir.owned, heir.epoch, script.group.epoch) == (before, epoch, epoch)
     assert script.ask(ConsumerHeartbeat("b", epoch, instance_id="i")) is FencedInstanceError
+    script.settle(a, heir)
+
+
+def test_what_a_static_member_was_not_to_keep_is_free_when_it_comes_back() -> None:
+    script = Script(t=2, u=2)
+    a, b = Client("a", names=("t", "u")), Client("b", names=("t", "u"), instance_id="i")
+    script.settle(a, b)
+    script.leave(b, for_a_while=True)
+    script.delete("t")
+    script.beat(a)
+    heir = Client("c", names=("t", "u"), instance_id="i")
+    assert script.beat(heir) is None
+    assert heir.epoch == script.group.epoch
+    assert heir.owned <= script.all_of("u")
     script.settle(a, heir)
 
 

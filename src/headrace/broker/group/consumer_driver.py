@@ -17,7 +17,12 @@ from headrace.folds.group.consumer_request import JOIN_EPOCH, ConsumerAnswer, Co
 from headrace.folds.group.consumer_topics import KnownTopic, TopicView
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
-from headrace.model.errors import InconsistentProtocolError, UnknownGroupError, UnknownMemberError
+from headrace.model.errors import (
+    InconsistentProtocolError,
+    InvalidRequestError,
+    UnknownGroupError,
+    UnknownMemberError,
+)
 from headrace.model.names import INTERNAL_NAMES
 
 # A member that waits for partitions that others still hold asks again sooner, so that they are idle for less long.
@@ -39,6 +44,7 @@ class ConsumerGroups:
         if is_named_here and request.member_epoch == JOIN_EPOCH and not request.member_id:
             request = request._replace(member_id=str(self._rand.uuid()))
         check_heartbeat(request)
+        self._check_size(request)
         shard = await self._shards.find(group_id)
         group = self._group(shard, group_id, is_join=request.member_epoch == JOIN_EPOCH)
         answer = group.heartbeat(request, self._topics(), self._clock.monotonic_ms())
@@ -55,6 +61,12 @@ class ConsumerGroups:
             min(interval_ms, _WAITING_INTERVAL_MS) if answer.is_waiting else interval_ms,
             None if answer.assignment is None else by_topic(answer.assignment),
         )
+
+    def _check_size(self, request: ConsumerHeartbeat) -> None:
+        texts = (request.member_id, request.instance_id or "", request.rack_id or "", *(request.topic_names or ()))
+        size_max = self._config.member_bytes_max
+        if sum(len(text) for text in texts) > size_max:
+            raise InvalidRequestError(f"what a member says of itself may have {size_max} bytes")
 
     def _group(self, shard: Shard, group_id: str, *, is_join: bool) -> ConsumerGroup:
         """The group as a consumer group. One of another kind becomes one if it has no members, and somebody joins."""

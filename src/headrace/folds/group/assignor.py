@@ -18,7 +18,7 @@ class Subscriber(NamedTuple):
     previous: frozenset[PartitionId]  # what it was to have until now; no partition is in two of these
 
 
-# From the subscribers and the topics' partition counts, the partitions of each member.
+# From the subscribers and the partition counts of all topics that any of them wants, the partitions of each member.
 Assignor = Callable[[Sequence[Subscriber], Mapping[UUID, int]], dict[str, set[PartitionId]]]
 
 

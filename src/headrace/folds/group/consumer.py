@@ -77,7 +77,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     assignment_epoch: int
     assignor: str
     topics: tuple[tuple[str, UUID, int], ...]
-    members: tuple[StoredConsumerMember, ...]
+    members: tuple[msgspec.Raw, ...]  # each a StoredConsumerMember
 
 
 class ConsumerGroup:
@@ -104,7 +104,8 @@ class ConsumerGroup:
         group.assignment_epoch, group.assignor = stored.assignment_epoch, stored.assignor
         group.topics = {name: KnownTopic(topic_id, count) for name, topic_id, count in stored.topics}
         for one in stored.members:
-            member = restored(one, session_timeout_ms=limits.session_timeout_ms, now_ms=now_ms)
+            found = msgspec.msgpack.decode(one, type=StoredConsumerMember)
+            member = restored(found, session_timeout_ms=limits.session_timeout_ms, now_ms=now_ms)
             group._add(member)
             for partition in member.held:
                 group._own(partition, member)
@@ -113,7 +114,7 @@ class ConsumerGroup:
 
     def image(self) -> bytes:
         topics = tuple((name, *topic) for name, topic in sorted(self.topics.items()))
-        members = tuple(member.stored() for member in self.members.values())
+        members = tuple(member.image() for member in self.members.values())
         return _ENCODER.encode(_Image(self.epoch, self.assignment_epoch, self.assignor, topics, members))
 
     # What others ask.
@@ -140,7 +141,11 @@ class ConsumerGroup:
         return not self.members
 
     def subscribes(self, topic: str) -> bool:
-        return topic in self.topics or any(topic in one.topic_names for one in self.members.values())
+        for one in self.members.values():
+            found = self.topics if one.topics is None else one.topics
+            if topic in found or topic in one.topic_names:
+                return True
+        return False
 
     def describe_members(self) -> list[MemberDescription]:
         """As a classic group's are: what each reads is in ConsumerGroupDescribe's own form."""
@@ -263,6 +268,8 @@ class ConsumerGroup:
 
     def _assign(self) -> None:
         """Compute the target assignment of the group's epoch."""
+        wanted = frozenset[str]().union(*(one.topics or () for one in self.members.values()))
+        self.topics = {name: topic for name, topic in self.topics.items() if name in wanted}
         votes = Counter(one.assignor for one in self.members.values() if one.assignor is not None)
         self.assignor = votes.most_common(1)[0][0] if votes else DEFAULT_ASSIGNOR
         subscribers = [
@@ -288,6 +295,10 @@ class ConsumerGroup:
             self._release(member.revoking, member)
             member.revoking, member.revoke_until_ms = NOTHING, None
         surplus = member.assigned - member.target
+        if member.epoch == JOIN_EPOCH:
+            # Kept for a static member that was away: its new process has none of it yet, so there is none to give up.
+            self._release(surplus, member)
+            member.assigned, surplus = member.assigned - surplus, NOTHING
         if surplus:
             member.assigned -= surplus
             member.revoking = surplus

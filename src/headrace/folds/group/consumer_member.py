@@ -10,6 +10,8 @@ from headrace.model.ids import PartitionId
 
 NOTHING: Partitions = frozenset()
 
+_ENCODER = msgspec.msgpack.Encoder(uuid_format="bytes")
+
 Shares = tuple[tuple[UUID, tuple[int, ...]], ...]  # partitions by topic, sorted
 
 
@@ -34,6 +36,8 @@ class ConsumerMember:
     """A member in memory. What it may read is `assigned`, and until it says otherwise also `revoking`."""
 
     __slots__ = (
+        "_image",
+        "_imaged",
         "assigned",
         "assignor",
         "client_host",
@@ -69,6 +73,8 @@ class ConsumerMember:
         self.revoking = NOTHING
         self.target = NOTHING  # what it is to have in the end
         # Volatile.
+        self._image = msgspec.Raw(b"")
+        self._imaged: tuple[object, ...] = ()  # what the image shows
         self.topics: frozenset[str] | None = None  # what the subscription stands for; None: not looked at yet
         self.session_until_ms = 0
         self.revoke_until_ms: int | None = None
@@ -118,7 +124,18 @@ class ConsumerMember:
             self.assignor = request.assignor
         return before != (self.topic_names, self.topic_regex, self.assignor)
 
-    def stored(self) -> StoredConsumerMember:
+    def image(self) -> msgspec.Raw:
+        """Its part of the group's image, made anew only when it has changed: groups are large, and steps small."""
+        shown = (
+            (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host),
+            (self.rebalance_timeout_ms, self.topic_names, self.topic_regex, self.assignor),
+            (self.epoch, self.previous_epoch, self.assigned, self.revoking, self.target),
+        )
+        if shown != self._imaged:
+            self._image, self._imaged = msgspec.Raw(_ENCODER.encode(self._stored())), shown
+        return self._image
+
+    def _stored(self) -> StoredConsumerMember:
         return StoredConsumerMember(
             member_id=self.member_id,
             instance_id=self.instance_id,
