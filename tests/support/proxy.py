@@ -27,6 +27,8 @@ class BreakingProxy:
         task = asyncio.create_task(self._serve(reader, writer))
         self._served.add(task)
         task.add_done_callback(self._served.discard)
+        # Also where it was cancelled before it had reached the target.
+        task.add_done_callback(lambda _: writer.transport.abort())
 
     async def close(self) -> None:
         for task in self._served:
@@ -43,11 +45,12 @@ class BreakingProxy:
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # Before anything is awaited: whoever closes the proxy may cancel that.
+            server_writer.transport.abort()
+            writer.transport.abort()
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            server_writer.transport.abort()
-            writer.transport.abort()
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, cut: Cut | None) -> None:
         passed = 0
