@@ -131,6 +131,20 @@ def test_a_commit_that_is_never_answered_has_an_unknown_outcome_and_may_be_asked
     run(work, QueueClientConfig(deadline_ms=150, retry_pause_ms=1))
 
 
+def test_a_transaction_that_is_over_proves_nothing_about_a_commit_whose_answer_was_lost() -> None:
+    async def work(node: FakeNode, client: AsyncClient) -> None:
+        tx = await client.transaction().begin()
+        await tx.queue("out").send("a")
+        node.transactions["tx 0"].finish("abort")
+        node.faults = [("commit", Fault.LOSE_REQUEST)]
+        for _ in range(2):
+            with pytest.raises(UnknownOutcomeError, match="is over"):
+                await tx.commit()
+        assert not tx.is_committed
+
+    run(work)
+
+
 def test_without_retries_a_lost_answer_to_a_commit_is_an_unknown_outcome() -> None:
     async def work(node: FakeNode, client: AsyncClient) -> None:
         node.faults = [("commit", Fault.LOSE_ANSWER)]

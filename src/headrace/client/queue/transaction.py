@@ -10,7 +10,9 @@ connection, a time-out, a task that was cancelled meanwhile) spoils the transact
 node is told to abort. Begin, commit and abort may be repeated, and are.
 
 How a commit ends: it returns, and everything counts; it raises TransactionStateError, and nothing does; or it raises
-UnknownOutcomeError, because no answer came in time. Calling `commit` again asks again.
+UnknownOutcomeError. That is so where no answer came in time, and where an answer was lost and the node then says that
+the transaction is over: a node forgets before long how one ended, so this proves nothing about a commit that it may
+have carried out. Calling `commit` again asks again.
 """
 
 import asyncio
@@ -73,6 +75,7 @@ class AsyncTransaction:
         self._timeout_s = seconds(timeout)
         self._state = State.NEW
         self._path = ""
+        self._may_be_committed = False  # an answer to a commit was lost
         self._unclear_count = 0  # calls that are under way, or whose end will never be known
 
     @property
@@ -102,28 +105,24 @@ class AsyncTransaction:
             raise TransactionStateError(
                 "a send or an acknowledgement of this transaction has no clear end, so it was aborted; begin anew"
             )
-        caller = self._caller
-        deadline = Deadline(caller.clock, caller.config.deadline_ms)
+        deadline = Deadline(self._caller.clock, self._caller.config.deadline_ms)
         try:
             await self._end("commit", deadline, is_repeatable=False)
         except HeadraceError as error:
-            if isinstance(error, TransactionStateError | UnknownTransactionError):
-                self._state = State.ABORTED
-            if not is_maybe(error):
+            if not (self._may_be_committed or is_maybe(error)):
+                if isinstance(error, TransactionStateError | UnknownTransactionError):
+                    self._state = State.ABORTED
                 raise
+            self._may_be_committed = True
             await self._commit_in_doubt(error, deadline)
         self._state = State.COMMITTED
 
-    async def _commit_in_doubt(self, first: HeadraceError, deadline: Deadline) -> None:
-        """An answer was lost. The node tells how it ended, if it can be asked in time."""
-        last = first
-        if self._caller.config.retries:
+    async def _commit_in_doubt(self, last: HeadraceError, deadline: Deadline) -> None:
+        """An answer was lost, now or at an earlier call. Success is an answer; no error is one."""
+        if is_maybe(last) and self._caller.config.retries:
             try:
                 await self._end("commit", deadline, is_repeatable=True)
                 return
-            except TransactionStateError:
-                self._state = State.ABORTED
-                raise
             except HeadraceError as error:
                 last = error
         raise UnknownOutcomeError(
