@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 from headrace.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 # So that a test need not wait as long as a user would.
-QUICK = {"groups.consumer_heartbeat_interval_ms": 200, "groups.consumer_session_timeout_ms": 2000}
+QUICK = {"groups.consumer_heartbeat_interval_ms": 200, "groups.consumer_session_timeout_ms": 6000}
 
 
 @pytest.fixture
