@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ShareConsumer, TopicPartition
 from tests.cli.running import RunningNode
 from tests.support.wait import wait_until
 from typer.testing import CliRunner, Result
 
+from headrace import Client
 from headrace.cli.main import app
 
 runner = CliRunner()
@@ -204,3 +205,44 @@ def test_a_refusal_says_what_to_do(headrace: Headrace, arguments: tuple[str, ...
     result = headrace("group", *arguments, code=code)
     assert result.stdout == ""
     assert words in " ".join(result.stderr.split()).replace("│ ", "")
+
+
+def test_a_group_of_the_newer_protocol_is_described_with_its_kind(
+    headrace: Headrace, node: RunningNode, topic: str, group: str
+) -> None:
+    produce(headrace, topic, {0: 10, 1: 4})
+    with member(node, group, topic, **{"group.protocol": "consumer"}) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+        listed = {one["name"]: one["type"] for one in json_of(headrace("group", "list", "--json"))}
+        assert listed[group] == "consumer"
+        view = json_of(headrace("group", "describe", group, "--json"))
+        assert (view["type"], view["state"], view["lag"]) == ("consumer", "Stable", 3)
+        (only,) = view["members"]
+        assert [place["partition"] for place in only["partitions"]] == [0, 1]
+        refused = headrace("group", "reset", group, "--to", "latest", code=1)
+        assert "has 1 member" in refused.stderr
+    headrace("group", "reset", group, "--to", "latest")
+    assert committed(headrace, group) == {0: 10}
+    headrace("group", "delete", group, "--yes")
+
+
+def test_a_share_group_is_listed_and_has_no_offsets_to_set(
+    headrace: Headrace, node: RunningNode, topic: str, group: str
+) -> None:
+    with Client(node.ready["http"]) as client:
+        client.queue(topic).send("one tea")
+    consumer = ShareConsumer({"bootstrap.servers": node.server, "group.id": group, "log_level": 0})
+    try:
+        consumer.subscribe([topic])
+
+        def is_listed() -> bool:
+            consumer.poll(0.2)
+            return any(one["name"] == group for one in json_of(headrace("group", "list", "--json")))
+
+        wait_until(is_listed, deadline_s=30, what="the share group is listed")
+        view = json_of(headrace("group", "describe", group, "--json"))
+        assert view["type"] == "share"
+        assert [[place["topic"] for place in one["partitions"]] for one in view["members"]] == [[topic]]
+        assert "share group" in headrace("group", "reset", group, "--to", "latest", code=1).stderr
+    finally:
+        consumer.close()
