@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from headrace.broker.intake import check_records
 from headrace.broker.promise import Promise
 from headrace.broker.stable import Stability
+from headrace.broker.subscriber import NOTHING, Subscriber
 from headrace.broker.times import TimeLookup
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
 from headrace.host.clock import Clock
@@ -53,38 +54,6 @@ class Appended(NamedTuple):
     last_offset: Offset
     append_time_ms: int  # -1 unless the topic stamps messages on arrival
     start_offset: Offset
-
-
-class Subscriber(Protocol):
-    """A fold over this partition that also writes to it, and those who wait for it."""
-
-    def contribute(self) -> "Contribution":
-        """What it wants written in this turn."""
-
-    def contributed(self, entries: Sequence[Offset], messages: Sequence[Offset]) -> None:
-        """Its batches were written at these offsets."""
-
-    def refused(self, error: HeadraceError) -> None:
-        """Its batches were not written."""
-
-    def written(self, batch: Incoming, base_offset: Offset) -> None:
-        """Somebody else's batch was written."""
-
-    def advanced(self) -> None:
-        """The high watermark has moved, or the log has broken."""
-
-    def snapshot(self) -> Snapshot | None:
-        """Its state at the log's end; None while it has something to write."""
-
-
-class Contribution(NamedTuple):
-    """A subscriber's part of a turn."""
-
-    entries: Sequence[Incoming]
-    messages: Sequence[Incoming]
-
-
-_NOTHING = Contribution((), ())
 
 
 class Waiter(Protocol):
@@ -264,7 +233,7 @@ class Partition(TimeLookup, Stability):
         fresh: list[Incoming] = []
         promised: list[Promised] = []
         subscriber = self._subscriber
-        share, share_count = _NOTHING, 0
+        share, share_count = NOTHING, 0
         base_offset = self.log.end_offset
         if subscriber is not None:
             share = subscriber.contribute()

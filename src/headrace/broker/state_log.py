@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from headrace.broker.ledger import Ledger, Told
-from headrace.broker.partition import Contribution, Partition
+from headrace.broker.partition import Partition
+from headrace.broker.subscriber import Contribution
 from headrace.host.clock import Clock
 from headrace.host.threads import Threads
 from headrace.log import snapshots

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.ledger import Ledger, Told
-from headrace.broker.partition import Contribution, Partition
+from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
 from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
 from headrace.broker.queue.steady import FoldClock
+from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
 from headrace.folds.queue.image import fold_name, snapshot

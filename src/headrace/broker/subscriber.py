@@ -1,0 +1,41 @@
+"""Who takes part in a partition's turns: the queue over it, or the state that an internal topic holds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headrace.log.partition_log import Incoming
+from headrace.log.snapshots import Snapshot
+from headrace.model.errors import HeadraceError
+from headrace.model.ids import Offset
+
+
+class Subscriber(Protocol):
+    """A fold over this partition that also writes to it, and those who wait for it."""
+
+    def contribute(self) -> "Contribution":
+        """What it wants written in this turn."""
+
+    def contributed(self, entries: Sequence[Offset], messages: Sequence[Offset]) -> None:
+        """Its batches were written at these offsets."""
+
+    def refused(self, error: HeadraceError) -> None:
+        """Its batches were not written."""
+
+    def written(self, batch: Incoming, base_offset: Offset) -> None:
+        """Somebody else's batch was written."""
+
+    def advanced(self) -> None:
+        """The high watermark has moved, or the log has broken."""
+
+    def snapshot(self) -> Snapshot | None:
+        """Its state at the log's end; None while it has something to write."""
+
+
+class Contribution(NamedTuple):
+    """A subscriber's part of a turn."""
+
+    entries: Sequence[Incoming]
+    messages: Sequence[Incoming]
+
+
+NOTHING = Contribution((), ())
