@@ -16,9 +16,11 @@ from headrace.app.group_metrics import write_groups
 from headrace.app.health import offline_partitions
 from headrace.app.loop_lag import LoopLag
 from headrace.app.queue_metrics import write_queues
+from headrace.app.transaction_metrics import write_transactions
 from headrace.broker.broker import Broker
 from headrace.broker.group.port import GroupPort
 from headrace.broker.queue.queues import NodeQueues
+from headrace.broker.transaction.coordinator import Coordinator
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.listener import KafkaListener
@@ -68,6 +70,7 @@ class NodeMetrics:
         broker: Broker,
         queues: NodeQueues,
         groups: GroupPort,
+        transactions: Coordinator,
         logs: LogStore,
         kafka: KafkaListener,
         http: HttpCounters,
@@ -77,6 +80,7 @@ class NodeMetrics:
         self._broker = broker
         self._queues = queues
         self._groups = groups
+        self._transactions = transactions
         self._logs = logs
         self._kafka = kafka
         self._http = http
@@ -96,6 +100,7 @@ class NodeMetrics:
         self._topics(out, sums)
         await write_queues(out, self._queues, names_max=TOPIC_SERIES_MAX, wall_ms=self._clock.wall_ms())
         await write_groups(out, self._groups, names_max=TOPIC_SERIES_MAX)
+        write_transactions(out, self._transactions, wall_ms=self._clock.wall_ms())
         return out.encode()
 
     async def _topic_sums(self) -> dict[str, TopicSum]:

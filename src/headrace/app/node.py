@@ -270,6 +270,7 @@ class Node:
             broker=broker,
             queues=self.queues,
             groups=self.groups,
+            transactions=self.coordinator,
             logs=self.logs,
             kafka=self.kafka,
             http=counters,

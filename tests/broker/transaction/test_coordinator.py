@@ -175,6 +175,8 @@ def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
         await world.clock.elapse(2000)
         await settle()
         assert world.coordinator.describe("tx").state is State.COMPLETE_ABORT
+        counts = world.coordinator.counts
+        assert (counts.committed, counts.aborted, counts.timed_out) == (0, 1, 1)
         partition = world.broker.partition("t", 0)
         assert partition.last_stable_offset == partition.end_offset
         with pytest.raises(ProducerFencedError):

@@ -68,6 +68,7 @@ class Coordinator:
         self._tasks = Tasks()
         self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
         self._ender = Ender(broker=broker, groups=groups, queues=queues, clock=clock, spawn=self._tasks.spawn)
+        self.counts = self._ender.counts
 
     # Start and stop.
 
@@ -274,6 +275,7 @@ class Coordinator:
     def _abort_overdue(self, shard: Shard) -> None:
         for id in shard.overdue():
             _logger.warning("a transaction's time is over and it is aborted", extra={"transactional_id": id})
+            self.counts.timed_out += 1
             shard.store(shard.fold.fence(id, now_ms=self._clock.wall_ms()))
             self._ender.finish(shard, id)
 

@@ -8,6 +8,7 @@ exists needs no telling. One that refuses because it knows a later epoch has bee
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.broker.broker import Broker
@@ -42,6 +43,15 @@ class HeldLeases(Protocol):
     async def end_transaction(self, place: PartitionId, producer_id: int, *, is_commit: bool) -> None: ...
 
 
+@dataclass(slots=True)
+class EndCounts:
+    """How transactions ended since the process began."""
+
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0  # of those that were aborted
+
+
 Telling = Callable[[], Awaitable[Any]]
 
 
@@ -60,6 +70,7 @@ class Ender:
         self._queues = queues
         self._clock = clock
         self._spawn = spawn
+        self.counts = EndCounts()
         self._running: dict[str, asyncio.Task[None]] = {}
         # What is on its way to a group, by transactional id: its end must not overtake it.
         self._on_their_way: dict[str, set[asyncio.Future[None]]] = {}
@@ -82,6 +93,10 @@ class Ender:
         await self._tell(self._tellings(shard, transaction))
         shard.check_open()
         shard.store(shard.fold.complete(id, now_ms=self._clock.wall_ms()))
+        if transaction.is_commit:
+            self.counts.committed += 1
+        else:
+            self.counts.aborted += 1
 
     def _tellings(self, shard: Shard, transaction: Transaction) -> list[Telling]:
         producer_id, epoch, is_commit = transaction.producer_id, transaction.epoch, transaction.is_commit
