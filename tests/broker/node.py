@@ -7,7 +7,8 @@ from typing import Any, Protocol
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
-from headrace.broker.partition import Appended, Partition
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Appended
 from headrace.broker.queue.config import QueuesConfig
 from headrace.broker.queue.queues import NodeQueues
 from headrace.cluster.admin import Admin

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from headrace.broker.config import BrokerConfig
-from headrace.broker.partition import Appended
+from headrace.broker.pending import Appended
 from headrace.model.errors import (
     CorruptBatchError,
     DiskFullError,

@@ -15,9 +15,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from headrace.broker.intake import check_records
+from headrace.broker.pending import Appended, Pending, PendingMarker, Promised
 from headrace.broker.promise import Promise
 from headrace.broker.stable import Stability
 from headrace.broker.subscriber import NOTHING, Subscriber
@@ -47,44 +48,10 @@ from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker,
 _logger = logging.getLogger(__name__)
 
 
-class Appended(NamedTuple):
-    """Where a send went."""
-
-    base_offset: Offset
-    last_offset: Offset
-    append_time_ms: int  # -1 unless the topic stamps messages on arrival
-    start_offset: Offset
-
-
 class Waiter(Protocol):
     """Somebody who reads at the end of the log."""
 
     def wake(self) -> None: ...
-
-
-class Pending(NamedTuple):
-    """A send that has arrived and is not written yet."""
-
-    batches: list[Incoming]
-    promise: Promise[Appended]
-    is_verified: bool = False  # the coordinator has confirmed that its transaction may write here
-
-
-class PendingMarker(NamedTuple):
-    """The end of a transaction, likewise."""
-
-    batch: Incoming
-    marker: Marker
-    is_bumped: bool
-    promise: Promise[Appended]
-
-
-class Promised(NamedTuple):
-    """A send that is written, and answered once everything below `end` is committed."""
-
-    end: Offset
-    promise: Promise[Appended]
-    answer: Appended
 
 
 class Partition(TimeLookup, Stability):

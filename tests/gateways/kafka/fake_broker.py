@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
-from headrace.broker.partition import Appended
+from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
 from headrace.folds.producer import ProducerState

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from headrace.broker.broker import Broker
-from headrace.broker.partition import Appended, Partition
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.broker.queue.tasks import Tasks
 from headrace.broker.transaction.config import TransactionsConfig

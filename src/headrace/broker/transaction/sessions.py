@@ -14,7 +14,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from headrace.broker.broker import Broker
-from headrace.broker.partition import Appended, Partition
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import setter

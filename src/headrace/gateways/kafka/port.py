@@ -6,7 +6,7 @@ from uuid import UUID
 
 from headrace.broker.fetch import Fetch, Fetched
 from headrace.broker.group.port import Caller, OffsetCommit, Outcomes
-from headrace.broker.partition import Appended
+from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
 from headrace.folds.producer import ProducerState

@@ -15,7 +15,7 @@ producer's transaction; from 12 the partition joins it by being sent to (KIP-890
 from functools import partial
 from uuid import UUID
 
-from headrace.broker.partition import Appended
+from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Reply
 from headrace.gateways.kafka.context import Context, RawApi
