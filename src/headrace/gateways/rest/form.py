@@ -74,6 +74,12 @@ class Send(msgspec.Struct, forbid_unknown_fields=True):
     request_id: RequestId = None
 
 
+class TextAlone(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What most sends are: one text and no options."""
+
+    message: str
+
+
 class NewMessages(msgspec.Struct, forbid_unknown_fields=True):
     """Several messages to be sent, in this order."""
 

@@ -38,6 +38,7 @@ WAIT_SECONDS_MAX = 50
 MESSAGES = "/queues/{queue}/messages"
 MESSAGE = "/queues/{queue}/messages/{receipt_handle}"
 
+_TEXT_ALONE = msgspec.json.Decoder(form.TextAlone)
 _SEND = msgspec.json.Decoder(form.Send)
 _PACKED = msgspec.msgpack.Decoder(form.PackedMessages)
 _ACKNOWLEDGEMENTS = Body(form.Acknowledgements)
@@ -181,7 +182,10 @@ def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
         case Form.JSON:
             if request.query:
                 read_query(request.query, _NO_FIELDS)
-            body = decode(_SEND, request.body)
+            try:
+                return (Message(_TEXT_ALONE.decode(request.body).message.encode()),), None, True
+            except msgspec.MsgspecError:
+                body = decode(_SEND, request.body)  # something else, or wrong, which this one says
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
             _check_only_messages(body)
