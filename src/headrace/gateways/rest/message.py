@@ -184,7 +184,7 @@ def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
                 read_query(request.query, _NO_FIELDS)
             try:
                 return (Message(_TEXT_ALONE.decode(request.body).message.encode()),), None, True
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeDecodeError):
                 body = decode(_SEND, request.body)  # something else, or wrong, which this one says
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
