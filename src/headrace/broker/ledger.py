@@ -6,7 +6,8 @@ written (a disk with not even its reserve left) stay in line, in their order, an
 of the log, and whoever waited has been told that nothing is certain.
 
 While a write is on its way to the disk, what is decided gathers for the next one: it could not be synced sooner, and a
-hundred decisions in one batch cost little more than one.
+hundred decisions in one batch cost little more than one. What nobody waits for, a lease that is written behind its
+hand-out, asks for no turn of its own: it goes with the next one, which is soon its own acknowledgement's.
 """
 
 from collections import deque
@@ -22,6 +23,8 @@ from headrace.model.ids import Offset
 from headrace.wire.kafka.records import encode_control_records
 
 _RETRY_MS = 1000
+# How long something that nobody waits for may wait for company.
+_BEHIND_MS = 50
 
 OpType = TypeVar("OpType")
 Told = Callable[[HeadraceError | None], None]
@@ -56,14 +59,15 @@ class Ledger(Generic[OpType]):
         self._awaiting: deque[Awaiting] = deque()
         self._written_end = Offset(0)
         self._wants_turn = False
+        self._is_behind_due = False
 
     @property
     def has_pending(self) -> bool:
         """Whether the fold is ahead of the log."""
         return bool(self._ops or self._writing)
 
-    def write(self, op: OpType, told: Told | None = None) -> None:
-        """Have an op written with the next turn."""
+    def write(self, op: OpType, told: Told | None = None, *, is_behind: bool = False) -> None:
+        """Have an op written with the next turn; one that is written behind makes none for itself."""
         merged = self._merge(self._ops[-1], op) if self._ops else None
         if merged is None:
             self._ops.append(op)
@@ -71,7 +75,16 @@ class Ledger(Generic[OpType]):
             self._ops[-1] = merged
         if told is not None:
             self._told.append(told)
-        self.want_turn()
+        if not is_behind:
+            self.want_turn()
+        elif not self._is_behind_due:
+            self._is_behind_due = True
+            self._clock.call_later(_BEHIND_MS, self._write_behind)
+
+    def _write_behind(self) -> None:
+        self._is_behind_due = False
+        if self._ops and self._partition.log.broken is None:
+            self.want_turn()
 
     def want_turn(self, *, at_once: bool = False) -> None:
         """Have a turn written: now, or when what was written before is committed."""

@@ -185,8 +185,9 @@ class Partition(TimeLookup, Stability):
             self._loop.call_soon(self._loop.call_soon, self._write_turn)
 
     def write_now(self) -> None:
-        """Write at once what waits for the end of the turn: before a checkpoint, and before the end."""
-        if self._turn_is_due and self.log.broken is None:
+        """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
+        is_due = self._turn_is_due or (self._subscriber is not None and self._subscriber.has_pending)
+        if is_due and self.log.broken is None:
             self._write_turn()
 
     def _write_turn(self) -> None:

@@ -155,6 +155,10 @@ class StateLog(Generic[FoldType, OpType]):
             return
         self._ledger.advanced()
 
+    @property
+    def has_pending(self) -> bool:
+        return self._ledger.has_pending
+
     def snapshot(self) -> Snapshot | None:
         if self._ledger.has_pending:
             return None

@@ -27,6 +27,10 @@ class Subscriber(Protocol):
     def advanced(self) -> None:
         """The high watermark has moved, or the log has broken."""
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether it has something to write, though it may not have asked for a turn."""
+
     def snapshot(self) -> Snapshot | None:
         """Its state at the log's end; None while it has something to write."""
 

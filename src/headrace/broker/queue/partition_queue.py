@@ -38,6 +38,7 @@ _logger = logging.getLogger(__name__)
 _ANSWERED_MAX = 4096
 # Messages whose time is over that are written down at a time.
 _EXPIRE_COUNT = 1000
+_SHORT_LEASE_MS = 1000
 # How much of a lease a restart may give back, and how late ids are forgotten, in a queue where nothing else happens.
 _TICK_MS = 60_000
 
@@ -138,6 +139,10 @@ class PartitionQueue:
         self._outbox.refuse(error)
         self._ledger.end(error)
 
+    @property
+    def has_pending(self) -> bool:
+        return self._ledger.has_pending
+
     def snapshot(self) -> Snapshot | None:
         if self._ledger.has_pending:
             return None
@@ -206,7 +211,10 @@ class PartitionQueue:
             return []
         if self._inherited:
             self._inherited.difference_update(lease.offset for lease in handout.leases)
-        self._ledger.write(handout.op)
+        is_behind = self.fold.config.guarantee is Guarantee.AT_LEAST_ONCE
+        self._ledger.write(handout.op, is_behind=is_behind)
+        if is_behind and (self._timer is None or lease_ms < _SHORT_LEASE_MS):
+            self._arm()  # no turn may be written for a while, which would do it
         return handout.leases
 
     def check_space(self) -> None:
