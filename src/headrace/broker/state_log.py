@@ -12,22 +12,19 @@ from typing import Generic, Protocol, TypeVar
 
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
+from headrace.broker.restore import restore_fold
 from headrace.broker.subscriber import Contribution
 from headrace.host.clock import Clock
 from headrace.host.threads import Threads
-from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import Incoming
-from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import Buffer, read_header
-from headrace.model.errors import CorruptLogError, HeadraceError, UnsupportedError
+from headrace.model.batch import BatchHeader, Buffer, read_header
+from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset
 from headrace.wire.kafka.records import control_kind, decode_batch
 
 _logger = logging.getLogger(__name__)
-
-_READ_BYTES = 1024 * 1024
 
 
 class StateFold(Protocol):
@@ -58,40 +55,14 @@ async def restore_state(
     store: LogStore,
     threads: Threads,
 ) -> FoldType:
-    """A fold at the log's end, from the newest snapshot that checks and what came after it.
+    """A fold at the end of its internal topic's partition; see `restore_fold`."""
 
-    Returns in the turn in which the end is reached, so a caller that attaches it without waiting misses nothing.
-    """
-    log = partition.log
-    directory = f"{log.directory}/{FOLDS_DIRECTORY}"
-    fold: FoldType | None = None
-    for snapshot in await threads.run(lambda: snapshots.load(log.disk, directory, name, upto=partition.end_offset)):
-        try:
-            fold = restore(snapshot.data)
-            break
-        except (CorruptLogError, UnsupportedError) as error:
-            _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
-    if fold is None:
-        fold = empty(log.start_offset)
-    if fold.end_offset < log.cleaned_offset:
-        raise CorruptLogError(
-            file=f"{directory}/{name}",
-            position=0,
-            expected=f"a snapshot at offset {log.cleaned_offset} or above, since what is below was cleaned",
-            found=f"none above offset {fold.end_offset}",
-            what="snapshot",
-        )
-    while (offset := max(fold.end_offset, log.start_offset)) < partition.end_offset:
-        found = await store.read(log.read(Offset(offset), bytes_max=_READ_BYTES, upto=partition.end_offset))
-        data = memoryview(found.data)
-        while data:
-            header = read_header(data)
-            if header.base_offset >= fold.end_offset:
-                _apply(fold, data[: header.size])
-                fold.reach(Offset(header.next_offset))
-            data = data[header.size :]
-        fold.reach(found.next_offset)
-    return fold
+    def apply(fold: FoldType, _: BatchHeader, batch: memoryview) -> None:
+        _apply(fold, batch)
+
+    return await restore_fold(
+        partition, name=name, empty=empty, restore=restore, apply=apply, store=store, threads=threads
+    )
 
 
 def _apply(fold: StateFold, batch: Buffer) -> None:

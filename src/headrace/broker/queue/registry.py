@@ -11,7 +11,7 @@ from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.receipt import Signer
-from headrace.broker.queue.replay import restore_fold
+from headrace.broker.queue.replay import restore_queue
 from headrace.broker.queue.steady import FoldClock, SteadyClock
 from headrace.broker.queue.tasks import Tasks
 from headrace.cluster.catalog import Catalog, CatalogChange, QueueChanged, QueueDeleted, TopicChanged
@@ -119,7 +119,7 @@ class Registry:
         topic = self._broker.topic(live.queue.topic_id)
         for index in range(len(live.partitions), topic.partition_count):
             partition = self._broker.partition(topic.id, index)
-            fold = await restore_fold(live.queue.id, partition, store=self._logs, threads=self._threads)
+            fold = await restore_queue(live.queue.id, partition, store=self._logs, threads=self._threads)
             opened = PartitionQueue(
                 id=live.queue.id,
                 partition=partition,
