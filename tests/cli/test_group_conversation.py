@@ -57,7 +57,7 @@ def member(node: RunningNode, group: str, topic: str, **more: object) -> Iterato
         return message is not None and message.error() is None
 
     try:
-        wait_until(has_read, deadline_s=30, what="the consumer reads")
+        wait_until(has_read, deadline_s=30, what=lambda: f"the consumer reads; it has {consumer.assignment()}")
         yield consumer
     finally:
         consumer.close()
