@@ -1,5 +1,6 @@
 """What a partition knows of transactions: how far everything is decided, and what was decided against."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -24,8 +25,9 @@ class Stability:
     _producers: ProducerFold
 
     @property
+    @abstractmethod
     def high_watermark(self) -> Offset:
-        raise NotImplementedError
+        """Every offset below it is committed; the partition's to say."""
 
     @property
     def last_stable_offset(self) -> Offset:

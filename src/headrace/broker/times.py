@@ -1,5 +1,7 @@
 """Finding a partition's messages by time."""
 
+from abc import abstractmethod
+
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import BatchHeader
@@ -14,8 +16,9 @@ class TimeLookup:
     _store: LogStore
 
     @property
+    @abstractmethod
     def high_watermark(self) -> Offset:
-        raise NotImplementedError
+        """Every offset below it is committed; the partition's to say."""
 
     async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first committed message at or after a time, with its own time."""

@@ -105,6 +105,7 @@ class Shards:
                 await self._broker.settled(GROUPS_TOPIC)  # a client's curiosity was quicker
         await self._broker.settled(GROUPS_TOPIC)
         topic = self._broker.topic(GROUPS_TOPIC)
+        await self._broker.complete_topic(topic)  # an earlier attempt may have got no further than the metadata
         shards: list[Shard | HeadraceError] = []
         for index in range(topic.partition_count):
             try:

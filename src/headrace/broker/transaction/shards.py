@@ -87,6 +87,7 @@ class Shards:
                 _logger.info("somebody else makes the internal topic", extra={"topic": TRANSACTIONS_TOPIC})
         await self._broker.settled(TRANSACTIONS_TOPIC)
         topic = self._broker.topic(TRANSACTIONS_TOPIC)
+        await self._broker.complete_topic(topic)  # an earlier attempt may have got no further than the metadata
         shards: list[Shard | HeadraceError] = []
         for index in range(topic.partition_count):
             try:
