@@ -110,7 +110,7 @@ def test_every_level_of_acknowledgement_stores(node: RunningNode, acks: int) -> 
 
 def test_offsets_are_found_by_time(node: RunningNode) -> None:
     async def work(client: StreamClient) -> None:
-        await client.admin.create_topic("timed")
+        await client.admin.create_topic("timed", config={"retention.ms": "-1"})  # these times are long past
         at = TopicPartition("timed", 0)
         for number in range(5):
             await client.produce("timed", [Outgoing(b"%d" % number, timestamp_ms=1000 * number)])
