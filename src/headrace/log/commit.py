@@ -54,8 +54,10 @@ _BUSY_COUNT = 8
 # A segment is synced behind the journal whenever so much of it is not.
 _BEHIND_BYTES = 2 * 1024 * 1024
 _GATHER_MS = 2
-# Segments that are synced behind with one call of a thread, which has its price too.
+# Segments that are synced behind with one call of a thread, which has its price too: so many at most, and only as long
+# as they are small, because a journal that wants to sync meanwhile waits for the disk.
 _BEHIND_COUNT = 8
+_BEHIND_GROUP_BYTES = 512 * 1024
 
 
 class SyncStats:
@@ -322,10 +324,12 @@ class Committer:
         """
         left = list(logs)
         while left:
-            some = left[-_BEHIND_COUNT:]
-            del left[-_BEHIND_COUNT:]
-            for log in some:
-                self._behind.pop(log, None)
+            some: list[PartitionLog] = []
+            size = 0
+            while left and len(some) < _BEHIND_COUNT and size < _BEHIND_GROUP_BYTES:
+                log = left.pop()
+                size += self._behind.pop(log, 0)
+                some.append(log)
             await self._flush_all(some)
             await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
         if all(log.broken is None or log.is_deleted for log in logs):
