@@ -1,1 +1,5 @@
-"""PySpark source, sink and pipelines. Nothing is here yet."""
+"""PySpark source, sinks and pipelines. `session()` makes a SparkSession with all that they need."""
+
+from headrace.spark.session import session
+
+__all__ = ["session"]
