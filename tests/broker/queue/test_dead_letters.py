@@ -72,6 +72,57 @@ def test_a_redrive_takes_what_its_filter_says_and_leaves_the_rest() -> None:
     run(main())
 
 
+def test_a_redrive_by_places_takes_exactly_those_and_leaves_what_is_leased() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"a", b"b", b"c", b"d"])
+        (leased,) = await world.receive(1, queue=DEAD, lease_ms=60_000)
+        assert leased.body == b"a"
+        page = await world.queues.browse(DEAD, count_max=10)
+        offsets = {message.body: message.offset for message in page.messages}
+        places = tuple(f"0-{offsets[body]}" for body in (b"d", b"a", b"b")) + ("0-999999", "7-0")
+        await world.queues.redrive(DEAD, filter=RedriveFilter(places=places))
+        await world.node.clock.elapse(1000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 2, 4)
+        assert sorted(await world.bodies()) == [b"b", b"d"]
+        left = await world.queues.browse(DEAD, count_max=10)
+        assert sorted(message.body for message in left.messages) == [b"a", b"c"]
+
+    run(main())
+
+
+def test_a_redrive_by_places_goes_on_after_a_restart_with_those_places() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"%d" % number for number in range(30)])
+        page = await world.queues.browse(DEAD, count_max=100)
+        places = tuple(f"0-{message.offset}" for message in page.messages if int(message.body) % 2)
+        await world.queues.redrive(DEAD, filter=RedriveFilter(places=places), rate_per_second=10)
+        await world.node.clock.elapse(800)
+        await world.node.restart()
+        assert 0 < world.counts().visible < 15
+        await world.node.clock.elapse(10_000)
+        assert sorted(await world.bodies(100), key=int) == [b"%d" % number for number in range(1, 30, 2)]
+        assert world.counts(DEAD).visible == 15
+
+    run(main())
+
+
+def test_a_redrive_refuses_what_is_no_place() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await kill_many(world, [b"a"])
+        try:
+            await world.queues.redrive(DEAD, filter=RedriveFilter(places=("first",)))
+            raise AssertionError("taken")
+        except InvalidRequestError as error:
+            assert "0-1234" in str(error)
+        assert world.counts(DEAD).visible == 1
+
+    run(main())
+
+
 def test_a_redrive_keeps_its_rate_shows_its_progress_and_can_be_cancelled() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

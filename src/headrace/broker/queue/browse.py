@@ -24,7 +24,7 @@ async def browse(
         raise InvalidRequestError(f"a page has 1 to {COUNT_MAX} messages, not {count_max}")
     if state is MessageState.ACKNOWLEDGED:
         raise InvalidRequestError("acknowledged messages are history: read them by offset, as a Kafka consumer does")
-    index, offset = (0, -1) if after is None else _parse(after)
+    index, offset = (0, -1) if after is None else parse_place(after)
     wanted: list[Wanted] = []
     for partition in live.partitions[index:]:
         fold = partition.advanced_fold()
@@ -52,7 +52,7 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
     if (id is None) == (key is None):
         raise InvalidRequestError("name one thing to explain: a message's id or a key")
     if id is not None:
-        index, offset = _parse(id)
+        index, offset = parse_place(id)
         if index >= len(live.partitions):
             raise UnknownMessageError(f"queue {live.queue.name} has no partition {index}")
         partition = live.partitions[index]
@@ -133,7 +133,8 @@ def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) ->
     )
 
 
-def _parse(id: str) -> tuple[int, int]:
+def parse_place(id: str) -> tuple[int, int]:
+    """Partition and offset."""
     match = _ID.fullmatch(id)
     if match is None:
         raise InvalidRequestError(f"{id!r} is no message's place; it looks like 0-1234, partition and offset")

@@ -138,6 +138,7 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sent_before_ms: int | None = None
     sent_after_ms: int | None = None
     body_contains: str | None = None
+    places: tuple[str, ...] | None = None  # "<partition>-<offset>" in the dead-letter queue; None: wherever they lie
 
 
 EVERYTHING = RedriveFilter()

@@ -8,17 +8,19 @@ down in the metadata, so a node that comes back goes on with it: what was moved 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from headrace.broker.queue.browse import parse_place
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.moved import header_of, redriven
 from headrace.broker.queue.mover import SendMoved
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Redrive, RedriveFilter, RedriveState
-from headrace.folds.queue.view import State, iterate
+from headrace.folds.queue.view import State, iterate, state_of
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import HeadraceError, RedriveRunningError, UnknownRedriveError
@@ -90,7 +92,7 @@ class Redriver:
                 state=RedriveState.RUNNING,
                 moved=0,
                 skipped=0,
-                total=sum(partition.advanced_fold().visible_count for partition in live.partitions),
+                total=_total(live, filter),
                 started_ms=self._wall_ms(),
             ),
             upto=[partition.partition.high_watermark for partition in live.partitions],
@@ -147,12 +149,12 @@ class Redriver:
 
     async def _move_all(self, live: LiveQueue, partition: PartitionQueue, upto: int, saved: SavedRedrive) -> None:
         after = -1
+        named = _named(saved.redrive.filter, partition)
         saved_ms = self._clock.monotonic_ms()
         while not live.is_closed:
             rate = saved.redrive.rate_per_second
             count = _BATCH_COUNT if rate is None else max(min(rate // 10, _BATCH_COUNT), 1)
-            page = iterate(partition.advanced_fold(), after=after, state=State.VISIBLE, count_max=count)
-            page = [offset for offset in page if offset < upto]
+            page = [offset for offset in _page(partition, named, after=after, count_max=count) if offset < upto]
             if not page:
                 return
             after = page[-1]
@@ -192,6 +194,29 @@ class Redriver:
             if done:
                 await partition.end_redriven(done)
         return moved
+
+
+def _total(live: LiveQueue, filter: RedriveFilter) -> int:
+    if filter.places is not None:
+        return sum(len(_named(filter, partition) or ()) for partition in live.partitions)
+    return sum(partition.advanced_fold().visible_count for partition in live.partitions)
+
+
+def _named(filter: RedriveFilter, partition: PartitionQueue) -> list[int] | None:
+    """The offsets of a partition that a filter names, in order; None where it names none at all."""
+    if filter.places is None:
+        return None
+    places = (parse_place(place) for place in filter.places)
+    return sorted({offset for index, offset in places if index == partition.index})
+
+
+def _page(partition: PartitionQueue, named: list[int] | None, *, after: int, count_max: int) -> list[int]:
+    """The next visible offsets: of all that are there, or of those that are named, without looking at the others."""
+    fold = partition.advanced_fold()
+    if named is None:
+        return iterate(fold, after=after, state=State.VISIBLE, count_max=count_max)
+    visible = (offset for offset in named if offset > after and state_of(fold, offset) is State.VISIBLE)
+    return list(islice(visible, count_max))
 
 
 def _matches(message: StoredMessage, filter: RedriveFilter) -> bool:

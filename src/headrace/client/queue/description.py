@@ -112,6 +112,7 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sent_before_ms: int | None = None
     sent_after_ms: int | None = None
     body_contains: str | None = None
+    places: tuple[str, ...] | None = None  # "<partition>-<offset>", as dead letters are known where they lie
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,9 @@ from headrace.gateways.rest.value import shown_body, shown_headers, shown_text
 
 RATE_MAX = 1_000_000
 PARTITION_MAX = 9_999
+PLACES_MAX = 10_000  # a redrive is written down with its filter
+
+Place = Annotated[str, Meta(pattern=r"^[0-9]{1,5}-[0-9]{1,18}$", description="partition and offset, such as 0-1234")]
 
 
 class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class FilterForm(msgspec.Struct, forbid_unknown_fields=True):
     sent_before_ms: Whole | None = None
     sent_after_ms: Whole | None = None
     body_contains: str | None = None
+    places: Annotated[tuple[Place, ...], Meta(max_length=PLACES_MAX)] | None = None
 
     def filter(self) -> RedriveFilter:
         return RedriveFilter(
@@ -84,6 +88,7 @@ class FilterForm(msgspec.Struct, forbid_unknown_fields=True):
             sent_before_ms=None if self.sent_before_ms is None else int(self.sent_before_ms),
             sent_after_ms=None if self.sent_after_ms is None else int(self.sent_after_ms),
             body_contains=self.body_contains,
+            places=self.places,
         )
 
 
