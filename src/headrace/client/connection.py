@@ -24,8 +24,8 @@ T = TypeVar("T")
 API_VERSIONS = 18
 _LENGTH = struct.Struct(">i")
 
-# Versions above these name topics by id alone; this client asks by name.
-_VERSION_CEILINGS = {0: 12, 1: 12}
+# Versions above these name topics by id alone, and this client asks by name; or are spoken between brokers alone.
+_VERSION_CEILINGS = {0: 12, 1: 12, 24: 3}
 
 
 class Waiter(NamedTuple):

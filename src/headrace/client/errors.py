@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from headrace.model.errors import (
     BatchTooLargeError,
+    ConcurrentTransactionsError,
+    CoordinatorFencedError,
     CoordinatorUnavailableError,
     CorruptBatchError,
     DuplicateSequenceError,
@@ -19,14 +21,18 @@ from headrace.model.errors import (
     InvalidReplicationError,
     InvalidRequestError,
     InvalidTimestampError,
+    InvalidTransactionTimeoutError,
     NotLeaderError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     OverloadedError,
     PartitionOfflineError,
     ProducerFencedError,
+    ProducerMappingError,
     TimedOutError,
     TopicExistsError,
+    TransactionAbortableError,
+    TransactionStateError,
     UnknownEpochError,
     UnknownGroupError,
     UnknownMemberError,
@@ -109,6 +115,11 @@ _BY_CODE: dict[int, tuple[type[HeadraceError], str]] = {
     45: (OutOfOrderSequenceError, "something that this producer sent before is missing"),
     46: (DuplicateSequenceError, "this batch was stored before"),
     47: (ProducerFencedError, "a newer instance of this producer has begun"),
+    48: (TransactionStateError, "this does not fit the state of the producer's transaction; begin anew"),
+    49: (ProducerMappingError, "the transactional id belongs to another producer id now; begin anew"),
+    50: (InvalidTransactionTimeoutError, "the node allows no transaction so much time; ask for less"),
+    51: (ConcurrentTransactionsError, "the last transaction of this producer is still being ended; retry"),
+    52: (CoordinatorFencedError, "another coordinator has taken over the transaction"),
     56: (PartitionOfflineError, "the partition's disk failed at the broker; look at the node's log"),
     59: (UnknownProducerError, "the broker remembers nothing of this producer"),
     68: (GroupNotEmptyError, "the group has members; stop them first"),
@@ -122,6 +133,7 @@ _BY_CODE: dict[int, tuple[type[HeadraceError], str]] = {
     89: (OverloadedError, "a quota is used up; retry later"),
     90: (ProducerFencedError, "a newer instance of this producer has begun"),
     100: (UnknownTopicIdError, "no topic has this id"),
+    120: (TransactionAbortableError, "the transaction cannot go on; abort it and begin anew"),
 }
 
 

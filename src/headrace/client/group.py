@@ -118,17 +118,21 @@ class Groups:
 
     # Offsets.
 
-    async def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """What a group has committed: where it goes on in each partition. Nothing where nobody knows the group."""
+    async def offsets(self, name: str, *, stable: bool = False) -> dict[TopicPartition, int]:
+        """What a group has committed: where it goes on in each partition. Nothing where nobody knows the group.
+
+        With `stable`, offsets that an open transaction is about to change are waited for.
+        """
         deadline = self._router.deadline()
 
         async def attempt() -> dict[TopicPartition, int]:
             connection = await self._router.coordinator(name, deadline)
             version = connection.version(OFFSET_FETCH)
             if version >= _OFFSETS_BATCHED:
-                request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=name, topics=None),))
+                group = OffsetFetchRequestGroup(group_id=name, topics=None)
+                request = OffsetFetchRequest(groups=(group,), require_stable=stable)
             else:
-                request = OffsetFetchRequest(group_id=name, topics=None)
+                request = OffsetFetchRequest(group_id=name, topics=None, require_stable=stable)
             response = await connection.call(OFFSET_FETCH, request, OffsetFetchResponse, timeout_ms=deadline.left_ms)
             answer = response.groups[0] if version >= _OFFSETS_BATCHED else response
             if answer.error_code != NO_ERROR:

@@ -158,21 +158,11 @@ class Producer:
         return [Produced(at, offset, len(messages))]
 
     async def _attempt(self, at: TopicPartition, batch: Buffer, acks: int, deadline: Deadline) -> int:
-        connection = await self._router.leader(at, deadline)
-        data = PartitionProduceData(index=at.partition, records=batch)
-        request = ProduceRequest(
-            acks=acks,
-            timeout_ms=deadline.left_ms,
-            topic_data=(TopicProduceData(name=at.topic, partition_data=(data,)),),
-        )
         if acks == ACKS_NONE:
-            await connection.post(PRODUCE, request)
+            connection = await self._router.leader(at, deadline)
+            await connection.post(PRODUCE, _request(at, batch, acks, deadline))
             return -1
-        response = await connection.call(PRODUCE, request, ProduceResponse, timeout_ms=deadline.left_ms)
-        result: PartitionProduceResponse = response.responses[0].partition_responses[0]
-        if result.error_code != NO_ERROR:
-            raise wire_error(result.error_code, subject=str(at), message=result.error_message)
-        return result.base_offset
+        return await store_batch(self._router, at, batch, acks=acks, deadline=deadline)
 
     async def _get_identity(self, deadline: Deadline) -> Identity:
         """The producer's identity. Callers that come together share one request for it."""
@@ -194,6 +184,37 @@ class Producer:
             return Identity(response.producer_id, response.producer_epoch)
 
         return await self._router.retrying((), attempt, deadline)
+
+
+async def store_batch(
+    router: Router,
+    at: TopicPartition,
+    batch: Buffer,
+    *,
+    acks: int,
+    deadline: Deadline,
+    transactional_id: str | None = None,
+) -> int:
+    """One attempt at having a batch stored; returns the offset that its first message got."""
+    connection = await router.leader(at, deadline)
+    request = _request(at, batch, acks, deadline, transactional_id)
+    response = await connection.call(PRODUCE, request, ProduceResponse, timeout_ms=deadline.left_ms)
+    result: PartitionProduceResponse = response.responses[0].partition_responses[0]
+    if result.error_code != NO_ERROR:
+        raise wire_error(result.error_code, subject=str(at), message=result.error_message)
+    return result.base_offset
+
+
+def _request(
+    at: TopicPartition, batch: Buffer, acks: int, deadline: Deadline, transactional_id: str | None = None
+) -> ProduceRequest:
+    data = PartitionProduceData(index=at.partition, records=batch)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=deadline.left_ms,
+        topic_data=(TopicProduceData(name=at.topic, partition_data=(data,)),),
+    )
 
 
 def _size(message: Outgoing) -> int:

@@ -31,6 +31,7 @@ from headrace.wire.kafka.messages.metadata import (
 T = TypeVar("T")
 
 METADATA, FIND_COORDINATOR = 3, 10
+COORDINATES_GROUPS, COORDINATES_TRANSACTIONS = 0, 1
 _COORDINATORS_BATCHED = 4
 _LEADER_NOT_AVAILABLE = 5
 
@@ -119,20 +120,22 @@ class Router:
         address = self._addresses.get(self.cluster.controller)
         return await (self.any_connection() if address is None else self._announced(address))
 
-    async def coordinator(self, group: str, deadline: Deadline) -> Connection:
-        """A connection to the node that coordinates a group. Asked for each time: it is rarely wanted twice."""
+    async def coordinator(self, key: str, deadline: Deadline, *, kind: int = COORDINATES_GROUPS) -> Connection:
+        """A connection to the node that coordinates a group, or a transactional id."""
+        # Asked for each time: it is rarely wanted twice.
         connection = await self.any_connection()
         # From version 4 several keys are asked at once.
         is_batched = connection.version(FIND_COORDINATOR) >= _COORDINATORS_BATCHED
         request = FindCoordinatorRequest(
-            key="" if is_batched else group, coordinator_keys=(group,) if is_batched else ()
+            key="" if is_batched else key, key_type=kind, coordinator_keys=(key,) if is_batched else ()
         )
         response = await connection.call(
             FIND_COORDINATOR, request, FindCoordinatorResponse, timeout_ms=deadline.left_ms
         )
         found = response.coordinators[0] if is_batched else response
         if found.error_code != NO_ERROR:
-            raise wire_error(found.error_code, subject=f"group {group}", message=found.error_message)
+            subject = f"group {key}" if kind == COORDINATES_GROUPS else f"transactional id {key}"
+            raise wire_error(found.error_code, subject=subject, message=found.error_message)
         return await self._announced(Address(found.host, found.port))
 
     async def brokers(self, deadline: Deadline) -> list[Connection]:

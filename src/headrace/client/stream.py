@@ -20,6 +20,7 @@ from headrace.client.fetcher import EARLIEST, LATEST, Fetcher
 from headrace.client.group import Groups
 from headrace.client.producer import ACKS_ALL, Producer
 from headrace.client.router import ClientConfig, Router
+from headrace.client.transactional import TransactionalProducer
 from headrace.client.values import Fetched, Located, Outgoing, Produced, TopicPartition
 from headrace.host.clock import Clock, SystemClock
 from headrace.host.rand import Rand, SystemRand
@@ -77,6 +78,10 @@ class StreamClient:
     ) -> list[Produced]:
         """Store messages and say where. With acks=all (-1), once each, whatever is retried on the way."""
         return await self._producer.send(topic, messages, compression=compression, acks=acks)
+
+    def transactional(self, transactional_id: str, *, timeout_ms: int = 60_000) -> TransactionalProducer:
+        """A producer whose writes to any partitions and groups count together; `begin` it before its first."""
+        return TransactionalProducer(self._router, transactional_id, timeout_ms=timeout_ms)
 
     async def fetch(
         self,
