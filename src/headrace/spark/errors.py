@@ -20,6 +20,25 @@ class OptionError(InvalidConfigError):
     code = "invalid_option"
 
 
+class SchemaDriftError(HeadraceError):
+    """Rows have other columns than the table that they are written to."""
+
+    code = "schema_drift"
+
+
+class LakeError(HeadraceError):
+    """A Delta table, or the disk under it, cannot be read or written."""
+
+    code = "lake"
+
+
+class LakeConflictError(LakeError):
+    """Another writer changed the table again and again while a batch was to be added. Nothing of the batch was."""
+
+    code = "lake_conflict"
+    retriable = True
+
+
 class DataLossError(HeadraceError):
     """Messages that were to be read are gone: retention removed them, or their topic was deleted or made anew."""
 

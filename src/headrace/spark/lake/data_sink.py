@@ -1,0 +1,144 @@
+"""`format("headrace_delta")`: Spark's rows into a Delta table, exactly once, with no jar.
+
+    query = (
+        spark.readStream.format("headrace").option("subscribe", "orders").load()
+        .writeStream.format("headrace_delta")
+        .option("checkpointLocation", "/lake/_checkpoints/orders").option("keyedBy", "offset")
+        .start("/lake/orders")
+    )
+
+1. On the driver, before a batch runs: the options are read, and the rows' columns held against the table's. Rows that
+   do not fit stop here; nothing has been written.
+2. In the tasks: rows go into Parquet files inside the table's directory, which are synced. Nobody sees them: a reader
+   of a Delta table opens what its log names and nothing else. A task hands the names to the driver.
+3. On the driver, when all tasks are done: one entry of the table's log names all files and says which batch, or which
+   offsets, they are (`commit.py`). It is there as a whole or not at all.
+
+A driver that is killed before 3 leaves files that no log names, and `vacuum` removes them. One that is killed after 3
+and before Spark's own commit runs the batch again, and 3 finds it in the log. Which tasks there are, and which of them
+wrote which rows, may differ between the two and is used for nothing.
+
+Spark builds the writer anew for each batch, twice, and calls `abort` after a `commit` that raised.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from headrace.spark.errors import OptionError
+from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
+from headrace.spark.lake.key import Mark, query_application
+from headrace.spark.lake.part_file import PartFile
+from headrace.spark.lake.schema import check_columns, delta_schema, nullable
+from headrace.spark.lake.sink_option import SinkOptions, parse_options
+from headrace.spark.lake.table import check_fit, exists, open_table, said
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    files: tuple[PartFile, ...]
+    query_id: str | None
+
+
+class DeltaDataSink(DataSource):
+    """The sink. Options: `sink_option.py`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "headrace_delta"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return BatchWriter(make_plan(parse_options(self.options), schema, overwrites=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        options = parse_options(self.options)
+        if options.job is not None:
+            raise OptionError("a streaming query knows its batches; leave out idempotencyKey, txnAppId and txnVersion")
+        return StreamWriter(make_plan(options, schema, overwrites=overwrite))
+
+
+def make_plan(options: SinkOptions, schema: StructType, *, overwrites: bool) -> Plan:
+    """Everything that can be refused before anything is written is refused here."""
+    columns = nullable(schema)
+    partition_by = options.partition_by or ()
+    if exists(options.path):
+        table = open_table(options.path)
+        check_fit(table, columns, path=options.path, partition_by=options.partition_by, merges=options.merges_schema)
+        partition_by = tuple(table.metadata().partition_columns)
+    is_keyed_by_offset = options.keyed_by == "offset"
+    check_columns(columns, partition_by=partition_by, is_keyed_by_offset=is_keyed_by_offset)
+    delta_schema(columns)
+    if is_keyed_by_offset and overwrites:
+        raise OptionError("keyedBy offset adds to what is there; it cannot overwrite it")
+    if is_keyed_by_offset and options.job is not None:
+        raise OptionError("with keyedBy offset the rows say themselves what is there; leave out the job's key")
+    return Plan(options=options, columns=columns, partition_by=partition_by, topic_ids=None, overwrites=overwrites)
+
+
+def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> FilesWritten:
+    with said(plan.path):
+        parts = plan.part_files()
+        try:
+            for batch in batches:
+                parts.add(batch)
+            files = parts.close()
+        except BaseException:
+            parts.discard()
+            raise
+    context = TaskContext.get()
+    return FilesWritten(files, context.getLocalProperty(_QUERY_ID) if context is not None else None)
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[PartFile]:
+    """The files of all tasks that came to an end; a task that failed has removed its own."""
+    return [file for message in messages if isinstance(message, FilesWritten) for file in message.files]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: one transaction, which happens once when the job has a key."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
+        return _write(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        if self._plan.options.keyed_by == "offset":
+            add_offsets(self._plan, _files(messages))
+        else:
+            add_batch(self._plan, _files(messages), self._plan.options.job)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        remove_unknown(self._plan, _files(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: one transaction for each batch, which happens once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
+        return _write(self._plan, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        files = _files(messages)
+        if self._plan.options.keyed_by == "offset":
+            add_offsets(self._plan, files)
+            return
+        query_ids = {message.query_id for message in messages if isinstance(message, FilesWritten)}
+        for query_id in query_ids:
+            assert query_id is not None, "Spark did not tell a task which query it is of"
+            add_batch(self._plan, files, Mark(query_application(query_id), batch_id))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        remove_unknown(self._plan, _files(messages))

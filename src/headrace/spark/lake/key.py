@@ -1,0 +1,44 @@
+"""What a Delta table remembers of what was written to it: application transactions, each a name and a number.
+
+A number only rises. Rows of a topic have one name for each partition, and its number is the offset behind the last row
+that the table has: a row below it is there already, whoever brings it. Rows that were computed have the name of their
+query, and its number is the last batch that is in the table.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class PartitionKey(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+class Mark(NamedTuple):
+    """An application transaction, as the table stores it."""
+
+    application: str
+    version: int
+
+
+def partition_application(key: PartitionKey, topic_ids: Mapping[str, str] | None) -> str:
+    """The name for a partition's rows.
+
+    A topic that is deleted and made again starts at offset 0 under the same name. Where the topics' ids are known they
+    are part of the name, so that the new topic's rows are not taken for the old one's.
+    """
+    if topic_ids is None:
+        return f"headrace/topic/{key.topic}/{key.partition}"
+    return f"headrace/topic/{key.topic}/{topic_ids[key.topic]}/{key.partition}"
+
+
+def query_application(query_id: str) -> str:
+    """The name for the batches of a streaming query, whose id is kept in its checkpoint."""
+    return f"headrace/query/{query_id}"
+
+
+def job_application(idempotency_key: str) -> str:
+    """The name for a batch job that must happen once."""
+    return f"headrace/job/{idempotency_key}"
