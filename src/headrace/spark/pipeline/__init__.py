@@ -1,0 +1,1 @@
+"""The built-in pipelines, and what runs them: records of runs, checkpoints, progress, stop requests."""
