@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import uvloop
@@ -19,15 +20,19 @@ class Portal:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the loop do it, and go on."""
+        if self._loop.is_closed():
+            work.close()
+            raise ClosedError("the client is closed; make another one")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Have the loop do it, and wait. A caller that is interrupted takes its work along."""
         if _running_loop() is self._loop:
             work.close()
             raise InvalidRequestError("this would wait for itself; in asynchronous code, use AsyncClient")
-        if self._loop.is_closed():
-            work.close()
-            raise ClosedError("the client is closed; make another one")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
