@@ -228,7 +228,7 @@ def test_a_batch_that_is_seen_twice_is_counted_once() -> None:
     ("end", "latest", "lag"),
     [
         ('{"orders":{"0":5,"1":2}}', '{"orders":{"0":9,"1":2},"clicks":{"0":3}}', 7),
-        ({"orders": {"0": 5}}, {"orders": {"0": 5}}, 0),
+        ({"orders": {"0": 5}, "$": {"skipped": 1}}, {"orders": {"0": 5}, "$": {"skipped": 9}}, 0),
         ("5", "8", 3),
         (None, None, None),
         ("what", "ever", None),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.host.clock import Clock, SystemClock
-from headrace.spark import errors
+from headrace.spark.errors import explain
 from headrace.spark.pipeline.errors import PipelineFailedError
 from headrace.spark.pipeline.progress import Tally, Totals
 
@@ -120,7 +120,7 @@ class Run:
                 try:
                     query.awaitTermination(LOOK_MS / 1000)
                 except Exception as error:
-                    raise PipelineFailedError(errors.explain(error)) from error
+                    raise PipelineFailedError(explain(error)) from error
                 return
 
     def _look(self, tally: Tally, queries: "tuple[StreamingQuery, ...]", step: str) -> Totals:
@@ -157,4 +157,4 @@ def _raise_failure(queries: "tuple[StreamingQuery, ...]") -> None:
     for query in queries:
         failure = None if query.isActive else query.exception()
         if failure is not None:
-            raise PipelineFailedError(errors.explain(failure)) from failure
+            raise PipelineFailedError(explain(failure)) from failure

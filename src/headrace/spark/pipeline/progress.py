@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 
+_NO_TOPIC = "$"  # where headrace's source keeps what it remembers beside offsets
+
+
 class Totals(NamedTuple):
     rows: int = 0
     batches: int = 0
@@ -60,7 +63,11 @@ def _behind(end: object, latest: object) -> int | None:
     """Offsets are nested objects by topic and partition: the numbers at the same places are compared."""
     if isinstance(latest, dict):
         ends = end if isinstance(end, dict) else {}
-        parts = [_behind(ends.get(name, 0 if isinstance(one, int) else {}), one) for name, one in latest.items()]
+        parts = [
+            _behind(ends.get(name, 0 if isinstance(one, int) else {}), one)
+            for name, one in latest.items()
+            if name != _NO_TOPIC
+        ]
         known = [part for part in parts if part is not None]
         return sum(known) if known else None
     if isinstance(latest, int) and isinstance(end, int):

@@ -29,8 +29,7 @@ from headrace.host.clock import Clock, SystemClock
 from headrace.host.other_process import birth_of
 from headrace.host.process import DirectoryLock
 from headrace.model.errors import HeadraceError
-from headrace.spark import errors
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, explain
 from headrace.spark.pipeline.context import Run, View
 from headrace.spark.pipeline.errors import OtherRunError, PipelineFailedError, RunInProgressError
 from headrace.spark.pipeline.place import CHECKPOINT_NAME, LOCK_NAME, LOG_NAME, check_id, run_id
@@ -104,7 +103,7 @@ def execute(
             book.close("failed", str(error))
             raise
         except Exception as error:
-            sentence = errors.explain(error)
+            sentence = explain(error)
             book.close("failed", sentence)
             raise PipelineFailedError(sentence) from error
         except BaseException as error:  # a second Ctrl-C, an exit

@@ -1,0 +1,1 @@
+"""Reports: one HTML file with charts drawn here, which opens without network."""
