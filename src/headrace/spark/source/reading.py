@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -85,6 +86,19 @@ def read_ranges(
     return _joined(reading.batches(columns))
 
 
+class Piece(NamedTuple):
+    """Stored bytes of a range, undecoded."""
+
+    range: Range
+    start: int  # where in the range they begin
+    fetched: RawFetched
+
+
+def fetch_ranges(ranges: Sequence[Range], settings: ReadSettings, *, skipped: Skipped | None = None) -> Iterator[Piece]:
+    """What `read_ranges` decodes, for who decodes it otherwise."""
+    return _Reading(ranges, settings, _connected(settings), skipped or _log_skipped).pieces()
+
+
 @dataclass(slots=True)
 class _Progress:
     """How far a range is read."""
@@ -107,21 +121,25 @@ class _Reading:
         self._moved_ms = source.clock.monotonic_ms()
 
     def batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for one, start, fetched in self.pieces():
+            wanted = Wanted(
+                topic=fetched.at.topic,
+                partition=fetched.at.partition,
+                start=start,
+                end=one.end,
+                columns=columns,
+            )
+            found, _ = decode_lazily(fetched.records, wanted, fetched.aborted)
+            yield from found
+
+    def pieces(self) -> Iterator[Piece]:
         answer = self._ask()
         try:
             while answer is not None:
                 taken = self._take(_result(answer))
                 answer = self._ask()
                 for progress, start, fetched in taken:
-                    wanted = Wanted(
-                        topic=fetched.at.topic,
-                        partition=fetched.at.partition,
-                        start=start,
-                        end=progress.range.end,
-                        columns=columns,
-                    )
-                    found, _ = decode_lazily(fetched.records, wanted, fetched.aborted)
-                    yield from found
+                    yield Piece(progress.range, start, fetched)
         finally:
             if answer is not None:
                 answer.cancel()
