@@ -1,0 +1,90 @@
+"""`format("headrace_journal")`: the batches of topics and queues as rows, in a batch or as a stream.
+
+    register(spark)
+    spark.read.format("headrace_journal").option("subscribe", "orders").load()
+
+It takes the options of `format("headrace")` and plans as that does; only what a row is differs. Everything in the log
+is shown, whatever its transaction's end: `kafka.isolation.level` has no meaning here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from headrace.spark.errors import OptionError, without_stack
+from headrace.spark.journal.entry import ARROW_SCHEMA, SCHEMA, entries
+from headrace.spark.option.source import SourceOptions, check_batch, check_stream, read_options
+from headrace.spark.source.batch import BatchReader
+from headrace.spark.source.reading import READ_UNCOMMITTED, Range, fetch_ranges
+from headrace.spark.source.stream import StreamReader
+from headrace.spark.source.task import read_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "headrace_journal"
+
+_BATCH_ROWS_MIN = 1_000  # smaller ones cost Spark more than their rows do
+
+
+class JournalDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with without_stack():
+            return JournalReader(_checked(schema), _all_of_it(check_batch(read_options(self.options))))
+
+    def streamReader(self, schema: StructType) -> "JournalStreamReader":  # noqa: N802 - as PySpark calls it
+        with without_stack():
+            return JournalStreamReader(_checked(schema), _all_of_it(check_stream(read_options(self.options))))
+
+
+class JournalReader(BatchReader):
+    def _read_ranges(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        return read_journal(ranges, self._schema, self._options)
+
+
+class JournalStreamReader(StreamReader):
+    control_is_news = True
+
+    def _read_ranges(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        return read_journal(ranges, self._schema, self._options)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(JournalDataSource)
+
+
+def read_journal(ranges: Sequence[Range], schema: StructType, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The batches of some ranges, those of a partition in order."""
+    names = schema.fieldNames()
+    waiting: list[pa.RecordBatch] = []
+    for one, start, fetched in fetch_ranges(ranges, read_settings(options)):
+        found, _ = entries(fetched.records, topic=one.topic, partition=one.partition, start=start, end=one.end)
+        waiting.append(found.select(names))
+        if sum(batch.num_rows for batch in waiting) >= _BATCH_ROWS_MIN:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _all_of_it(options: SourceOptions) -> SourceOptions:
+    return replace(options, isolation=READ_UNCOMMITTED)
+
+
+def _checked(schema: StructType) -> StructType:
+    for field in schema.fields:
+        if field.name not in ARROW_SCHEMA.names:
+            raise OptionError(f"the journal has no column {field.name}; there are {', '.join(ARROW_SCHEMA.names)}")
+    return schema
