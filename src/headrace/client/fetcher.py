@@ -28,16 +28,22 @@ FETCH, LIST_OFFSETS = 1, 2
 # Places that ListOffsets knows by a timestamp that cannot be.
 EARLIEST, LATEST, NEWEST = -2, -1, -3
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
 _CONSUMER = -1
-_READ_UNCOMMITTED = 0
 
 
 class Fetcher:
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list_offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Located]:
-        """For each partition the first offset at or after a timestamp, or a place: EARLIEST, LATEST, NEWEST."""
+    async def list_offsets(
+        self, questions: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, Located]:
+        """For each partition the first offset at or after a timestamp, or a place: EARLIEST, LATEST, NEWEST.
+
+        To a reader of committed messages, LATEST is the last stable offset: below it every transaction is over.
+        """
         deadline = self._router.deadline()
 
         async def ask(connection: Connection, ats: list[TopicPartition]) -> dict[TopicPartition, Located]:
@@ -50,7 +56,7 @@ class Fetcher:
                 )
                 for name, own in _by_topic(ats).items()
             )
-            request = ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=_READ_UNCOMMITTED, topics=topics)
+            request = ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=isolation, topics=topics)
             response = await connection.call(LIST_OFFSETS, request, ListOffsetsResponse, timeout_ms=deadline.left_ms)
             found = {}
             for topic in response.topics:

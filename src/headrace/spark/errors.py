@@ -1,11 +1,17 @@
 """What the Spark room refuses or fails to do, and how to find its one sentence in what Spark makes of it.
 
 Source and sink run in Python processes that the JVM starts. What they raise comes back as text: Python's stack inside
-a Java exception inside a PySpark exception. Each error here therefore says all that it has to say in its message's
-first line, and `explain` finds that line again.
+a Java exception inside a PySpark exception. Every error of headrace says all that it has to say in one sentence. Where
+it leaves a worker process it goes without Python's stack (`without_stack`), so that what the user sees is Spark's name
+for the failure and then the sentence; and `explain` gets the sentence alone.
 """
 
-from headrace.model.errors import HeadraceError, InvalidConfigError
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.model.errors import HeadraceError, InvalidConfigError, InvalidRequestError
 
 
 class MissingExtraError(HeadraceError):
@@ -39,7 +45,59 @@ class LakeConflictError(LakeError):
     retriable = True
 
 
+class ColumnError(InvalidRequestError):
+    """Rows that cannot be messages: a column is missing, or has a type or a value that no message can have."""
+
+    code = "invalid_column"
+
+
+class StagingError(HeadraceError):
+    """What tasks have encoded cannot be kept for the driver, or is not there any more."""
+
+    code = "staging"
+
+
+class TakenOverError(HeadraceError):
+    """Another run of the same query or job writes now, and this one must not."""
+
+    code = "taken_over"
+
+
 class DataLossError(HeadraceError):
     """Messages that were to be read are gone: retention removed them, or their topic was deleted or made anew."""
 
     code = "data_loss"
+
+
+# PySpark looks at it when an exception ends a worker process.
+_HIDE_STACK = "SPARK_HIDE_TRACEBACK"
+
+# An exception's last line as Python prints it: the class with its module, and the message.
+_OWN = re.compile(r"^(?:.*[\s:])?headrace\.[\w.]+Error: (.+)$", re.MULTILINE)
+_ANY = re.compile(r"^[\w.]+(?:Error|Exception): (.+)$", re.MULTILINE)
+_STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
+
+
+@contextmanager
+def without_stack() -> Iterator[None]:
+    """What headrace refuses in here is told without Python's stack: the user did nothing in those lines.
+
+    For code that runs in a worker process of PySpark, which ends with the exception. Any other exception is a bug, and
+    its stack is wanted.
+    """
+    try:
+        yield
+    except HeadraceError:
+        os.environ[_HIDE_STACK] = "1"
+        raise
+
+
+def explain(exception: BaseException) -> str:
+    """The one sentence in an exception that Spark raised: headrace's, if one is in it, or else the innermost."""
+    text = str(exception)
+    if isinstance(exception, HeadraceError):
+        return text
+    found = _OWN.findall(text) or _ANY.findall(text)
+    if not found:
+        found = [line for line in text.splitlines() if line.strip()][:1] or [type(exception).__name__]
+    return _STATE.sub("", found[-1]).strip()

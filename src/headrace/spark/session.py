@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*]"
 
+# How many cores the source plans for. It plans in processes that know nothing of the session but the environment.
+CORES_VARIABLE = "SPARK_HEADRACE_CORES"
+
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_NAMES = {_LOOPBACK, "localhost", "::1"}
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -69,9 +72,11 @@ def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ[CORES_VARIABLE] = str(_cores(master))
     else:
         # Other machines may have their Python elsewhere; whoever knows has said it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ[CORES_VARIABLE] = "0"  # unknown
     if _on_this_machine(master):
         os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
 

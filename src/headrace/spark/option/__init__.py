@@ -1,0 +1,1 @@
+"""Options of sources and sinks, checked before anything runs."""
