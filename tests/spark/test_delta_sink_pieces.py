@@ -265,11 +265,11 @@ def test_an_unknown_option_names_the_nearest() -> None:
     [
         ({}, "no path"),
         ({"path": "s3://lake/orders"}, "not on a file system"),
-        ({"path": "/x", "keyedBy": "row"}, "keyedBy is 'row'"),
+        ({"path": "/x", "keyedBy": "row"}, "keyedBy is 'row'; it is one of batch, offset"),
         ({"path": "/x", "mergeSchema": "yes"}, "true or false"),
-        ({"path": "/x", "compression": "zip"}, "there are zstd"),
+        ({"path": "/x", "compression": "zip"}, "it is one of zstd"),
         ({"path": "/x", "txnAppId": "a"}, "go together"),
-        ({"path": "/x", "txnAppId": "a", "txnVersion": "b"}, "a number that rises"),
+        ({"path": "/x", "txnAppId": "a", "txnVersion": "b"}, "whole number of at least 0"),
         ({"path": "/x", "txnAppId": "a", "idempotencyKey": "b"}, "one or the other"),
     ],
 )

@@ -29,13 +29,14 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
 from headrace.spark.lake.key import Mark, query_application
 from headrace.spark.lake.part_file import PartFile
 from headrace.spark.lake.schema import check_columns, delta_schema, nullable
 from headrace.spark.lake.sink_option import SinkOptions, parse_options
 from headrace.spark.lake.table import check_fit, exists, open_table, said
+from headrace.spark.link import Link
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -56,13 +57,17 @@ class DeltaDataSink(DataSource):
         return "headrace_delta"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return BatchWriter(make_plan(parse_options(self.options), schema, overwrites=overwrite))
+        with without_stack():
+            return BatchWriter(make_plan(parse_options(self.options), schema, overwrites=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        options = parse_options(self.options)
-        if options.job is not None:
-            raise OptionError("a streaming query knows its batches; leave out idempotencyKey, txnAppId and txnVersion")
-        return StreamWriter(make_plan(options, schema, overwrites=overwrite))
+        with without_stack():
+            options = parse_options(self.options)
+            if options.job is not None:
+                raise OptionError(
+                    "a streaming query knows its batches; leave out idempotencyKey, txnAppId and txnVersion"
+                )
+            return StreamWriter(make_plan(options, schema, overwrites=overwrite))
 
 
 def make_plan(options: SinkOptions, schema: StructType, *, overwrites: bool) -> Plan:
@@ -80,11 +85,20 @@ def make_plan(options: SinkOptions, schema: StructType, *, overwrites: bool) -> 
         raise OptionError("keyedBy offset adds to what is there; it cannot overwrite it")
     if is_keyed_by_offset and options.job is not None:
         raise OptionError("with keyedBy offset the rows say themselves what is there; leave out the job's key")
-    return Plan(options=options, columns=columns, partition_by=partition_by, topic_ids=None, overwrites=overwrites)
+    topic_ids = _topic_ids(options) if is_keyed_by_offset else None
+    return Plan(options=options, columns=columns, partition_by=partition_by, topic_ids=topic_ids, overwrites=overwrites)
+
+
+def _topic_ids(options: SinkOptions) -> dict[str, str] | None:
+    """The topics' ids as they are now. The source has planned the batch by now, so its topics are among them."""
+    if options.servers is None:
+        return None
+    with Link(options.servers, options.client) as link:
+        return {topic.name: str(topic.id) for topic in link.all_topics()}
 
 
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> FilesWritten:
-    with said(plan.path):
+    with without_stack(), said(plan.path):
         parts = plan.part_files()
         try:
             for batch in batches:
@@ -102,6 +116,13 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[PartFile]:
     return [file for message in messages if isinstance(message, FilesWritten) for file in message.files]
 
 
+def _query(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """The query's name in the table's log. Its id is kept in the checkpoint and told to tasks only."""
+    (query_id,) = {message.query_id for message in messages if isinstance(message, FilesWritten)}
+    assert query_id is not None, "Spark did not tell a task which query it is of"
+    return query_application(query_id)
+
+
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one transaction, which happens once when the job has a key."""
 
@@ -112,10 +133,11 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if self._plan.options.keyed_by == "offset":
-            add_offsets(self._plan, _files(messages))
-        else:
-            add_batch(self._plan, _files(messages), self._plan.options.job)
+        with without_stack():
+            if self._plan.options.keyed_by == "offset":
+                add_offsets(self._plan, _files(messages))
+            else:
+                add_batch(self._plan, _files(messages), self._plan.options.job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         remove_unknown(self._plan, _files(messages))
@@ -131,14 +153,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._plan, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        files = _files(messages)
-        if self._plan.options.keyed_by == "offset":
-            add_offsets(self._plan, files)
-            return
-        query_ids = {message.query_id for message in messages if isinstance(message, FilesWritten)}
-        for query_id in query_ids:
-            assert query_id is not None, "Spark did not tell a task which query it is of"
-            add_batch(self._plan, files, Mark(query_application(query_id), batch_id))
+        with without_stack():
+            if self._plan.options.keyed_by == "offset":
+                add_offsets(self._plan, _files(messages))
+            else:
+                add_batch(self._plan, _files(messages), Mark(_query(messages), batch_id))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         remove_unknown(self._plan, _files(messages))

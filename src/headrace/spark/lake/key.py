@@ -8,6 +8,8 @@ query, and its number is the last batch that is in the table.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headrace.model.errors import UnknownTopicError
+
 
 class PartitionKey(NamedTuple):
     """One partition of one topic."""
@@ -31,7 +33,10 @@ def partition_application(key: PartitionKey, topic_ids: Mapping[str, str] | None
     """
     if topic_ids is None:
         return f"headrace/topic/{key.topic}/{key.partition}"
-    return f"headrace/topic/{key.topic}/{topic_ids[key.topic]}/{key.partition}"
+    topic_id = topic_ids.get(key.topic)
+    if topic_id is None:
+        raise UnknownTopicError(f"the rows are of topic {key.topic}, which the servers do not have (any more)")
+    return f"headrace/topic/{key.topic}/{topic_id}/{key.partition}"
 
 
 def query_application(query_id: str) -> str:

@@ -1,30 +1,32 @@
 """The options of `format("headrace_delta")`, read and checked on the driver before anything is written."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from headrace.client.router import ClientConfig
 from headrace.spark.errors import OptionError
 from headrace.spark.lake.key import Mark, job_application
+from headrace.spark.option import kafka
+from headrace.spark.option.given import Given
 
 COMPRESSIONS = ("zstd", "snappy", "lz4", "gzip", "none")
 KEYINGS = ("batch", "offset")
 
-# Spark hands its own options over with ours, all in lower case.
-_SPARKS_OWN = {"checkpointlocation", "queryname"}
-_NAMES = (
+NAMES = (
     "path",
     "partitionBy",
     "keyedBy",
-    "kafka.bootstrap.servers",
     "mergeSchema",
     "compression",
     "idempotencyKey",
     "txnAppId",
     "txnVersion",
+    *kafka.CLIENT_NAMES,
+    # Spark's own, which it hands over with ours.
+    "checkpointLocation",
+    "queryName",
 )
 
 
@@ -32,52 +34,38 @@ _NAMES = (
 class SinkOptions:
     path: Path
     partition_by: tuple[str, ...] | None  # None: as the table is
-    keyed_by: Literal["batch", "offset"]
+    keyed_by: str
     servers: str | None  # whose topics the rows are of, to tell topics of one name apart
+    client: ClientConfig
     merges_schema: bool
     compression: str
     job: Mark | None  # what makes a batch write happen once
 
 
-def parse_options(given: Mapping[str, str]) -> SinkOptions:
-    options = {name.lower(): value for name, value in given.items()}
-    known = {name.lower(): name for name in _NAMES}
-    for name in options:
-        if name not in known and name not in _SPARKS_OWN:
-            raise OptionError(_unknown(name))
-    keyed_by = options.get("keyedby", "batch")
-    if keyed_by not in KEYINGS:
-        raise OptionError(f"keyedBy is {keyed_by!r}; it is batch (computed rows) or offset (rows of a topic)")
+def parse_options(options: Mapping[str, str]) -> SinkOptions:
+    given = Given(options, NAMES)
     return SinkOptions(
-        path=table_path(options.get("path", "")),
-        partition_by=_columns(options.get("partitionby")),
-        keyed_by="offset" if keyed_by == "offset" else "batch",
-        servers=options.get("kafka.bootstrap.servers"),
-        merges_schema=_flag("mergeSchema", options.get("mergeschema", "false")),
-        compression=_compression(options.get("compression", COMPRESSIONS[0])),
-        job=_job(options),
+        path=table_path(given.text("path")),
+        partition_by=_columns(given.text("partitionBy")),
+        keyed_by=given.choice("keyedBy", KEYINGS, default="batch"),
+        servers=kafka.servers(given) if kafka.SERVERS in given else None,
+        client=kafka.client_config(given),
+        merges_schema=given.flag("mergeSchema", default=False),
+        compression=given.choice("compression", COMPRESSIONS, default=COMPRESSIONS[0]),
+        job=_job(given),
     )
 
 
-def table_path(text: str) -> Path:
+def table_path(text: str | None) -> Path:
     """A table's directory, from a path or a file: address."""
-    if not text:
+    if text is None:
         raise OptionError("the table has no path; give one to save(), start() or the option path")
     parts = urlsplit(text)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
     if "://" in text:
-        raise OptionError(
-            f"{text} is not on a file system; headrace_delta writes to directories that all workers share"
-        )
+        raise OptionError(f"{text} is not on a file system; give a directory that all workers can write to")
     return Path(text).absolute()
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, [known.lower() for known in _NAMES], n=1)
-    nearest = next((known for known in _NAMES if close and known.lower() == close[0]), None)
-    hint = f"did you mean {nearest}?" if nearest else f"there are {', '.join(_NAMES)}"
-    return f"headrace_delta has no option {name}; {hint}"
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:
@@ -86,21 +74,10 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{name} is {text!r}; it is true or false")
-    return text.lower() == "true"
-
-
-def _compression(text: str) -> str:
-    if text.lower() not in COMPRESSIONS:
-        raise OptionError(f"compression is {text!r}; there are {', '.join(COMPRESSIONS)}")
-    return text.lower()
-
-
-def _job(options: Mapping[str, str]) -> Mark | None:
+def _job(given: Given) -> Mark | None:
     """The job's own key, or application and version as Delta's own writer for Spark names them."""
-    key, application, version = (options.get(name) for name in ("idempotencykey", "txnappid", "txnversion"))
+    key, application = given.text("idempotencyKey"), given.text("txnAppId")
+    version = given.count("txnVersion", least=0)
     if key is not None:
         if application is not None or version is not None:
             raise OptionError("idempotencyKey stands for txnAppId and txnVersion; give one or the other")
@@ -109,6 +86,4 @@ def _job(options: Mapping[str, str]) -> Mark | None:
         return None
     if application is None or version is None:
         raise OptionError("txnAppId and txnVersion go together; one of them is missing")
-    if not version.isdecimal():
-        raise OptionError(f"txnVersion is {version!r}; it is a number that rises with each write")
-    return Mark(application, int(version))
+    return Mark(application, version)

@@ -1,0 +1,75 @@
+"""A Spark driver in a process of its own, killed as a crash would: its JVM and its Python workers with it.
+
+The driver is a module of the tests, started with arguments. Placed points are its own affair: it creates a file when it
+is there, and waits to be killed.
+"""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from tests.support.node import environment
+from tests.support.wait import wait_until
+
+DEADLINE_S = 120.0
+_EXIT_DEADLINE_S = 30.0
+
+
+class Driver:
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    def wait_until(self, condition: Callable[[], bool], *, what: str) -> None:
+        """Wait for what the driver does. One that ended before is a failure."""
+        wait_until(
+            lambda: condition() or self.process.poll() is not None,
+            deadline_s=DEADLINE_S,
+            what=lambda: f"{what}; it said:\n{self.said()}",
+        )
+        assert condition(), f"the driver ended before: {what}; it said:\n{self.said()}"
+
+    def wait_end(self) -> None:
+        assert self.process.wait(DEADLINE_S) == 0, self.said()
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, the JVM's workers included: they must not finish what the driver began."""
+        family = [psutil.Process(self.process.pid)]
+        family += family[0].children(recursive=True)
+        for member in family:
+            try:
+                member.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait(_EXIT_DEADLINE_S)
+        psutil.wait_procs(family, timeout=_EXIT_DEADLINE_S)
+
+    def said(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")[-10_000:]
+
+
+@contextmanager
+def driving(module: str, arguments: Sequence[object], *, log: Path) -> Iterator[Driver]:
+    """Start a driver; whatever happens, nothing of it is left."""
+    command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
+    root = Path(__file__).parents[2]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, cwd=root, env=environment({}) | {"PYTHONPATH": str(root)}
+        )
+    driver = Driver(process, log)
+    try:
+        yield driver
+    finally:
+        if process.poll() is None:
+            driver.kill()
+
+
+def stop_here(marker: Path) -> None:
+    """For drivers: say that the placed point is reached, and stay there until killed."""
+    marker.touch()
+    threading.Event().wait()
