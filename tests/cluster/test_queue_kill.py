@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +18,7 @@ import pytest
 from tests.support.node import NodeProcess, free_port, running
 from tests.support.wait import wait_until
 
-from headrace import Client, HeadraceError
+from headrace import Client, HeadraceError, Message
 from headrace.client.settings import QueueClientConfig
 
 IS_LONG = os.environ.get("HEADRACE_LONG") == "1"
@@ -43,19 +44,27 @@ class History:
         self.lock = threading.Lock()
         self.sent: set[str] = set()
         self.received: list[tuple[str, int]] = []
-        self.acknowledged: set[str] = set()
+        # By body: which acknowledgement it was, of all, and of which attempt.
+        self.acknowledged: dict[str, tuple[int, int]] = {}
         self.again: list[str] = []
         self.refused: Counter[str] = Counter()
 
-    def receive(self, body: str, attempt: int) -> None:
-        with self.lock:
-            self.received.append((body, attempt))
-            if body in self.acknowledged:
-                self.again.append(body)
+    def receive(self, messages: Sequence[Message], *, asked: int) -> None:
+        """Note what came, as soon as it came, of a question that was asked after so many acknowledgements.
 
-    def acknowledge(self, body: str) -> None:
+        Whoever asked before an acknowledgement may have been given the message before it, and hear of it late.
+        """
         with self.lock:
-            self.acknowledged.add(body)
+            for message in messages:
+                body, attempt = message.text, message.attempt
+                self.received.append((body, attempt))
+                place, acknowledged = self.acknowledged.get(body, (asked, 0))
+                if place < asked:
+                    self.again.append(f"{body}, attempt {attempt} after attempt {acknowledged} was acknowledged")
+
+    def acknowledge(self, message: Message) -> None:
+        with self.lock:
+            self.acknowledged[message.text] = (len(self.acknowledged), message.attempt)
 
     @property
     def progress(self) -> int:
@@ -81,12 +90,14 @@ def work(server: str, history: History, stop: threading.Event, chance: random.Ra
         queue = client.queue("orders")
         while not stop.is_set():
             try:
-                for message in queue.receive(max=10, wait=1, lease=LEASE_S):
-                    history.receive(message.text, message.attempt)
+                asked = history.progress
+                messages = queue.receive(max=10, wait=1, lease=LEASE_S)
+                history.receive(messages, asked=asked)
+                for message in messages:
                     if chance.random() < 0.1:
                         continue  # a worker that dies with its message
                     message.ack()
-                    history.acknowledge(message.text)
+                    history.acknowledge(message)
             except HeadraceError as error:
                 with history.lock:
                     history.refused[type(error).__name__] += 1
@@ -98,10 +109,12 @@ def check(node: NodeProcess, history: History) -> None:
         queue = client.queue("orders")
 
         def is_empty() -> bool:
-            for message in queue.receive(max=100, wait=1, lease=60):
-                history.receive(message.text, message.attempt)
+            asked = history.progress
+            messages = queue.receive(max=100, wait=1, lease=60)
+            history.receive(messages, asked=asked)
+            for message in messages:
                 message.ack()
-                history.acknowledge(message.text)
+                history.acknowledge(message)
             counts = queue.describe().counts
             return counts.visible + counts.leased + counts.delayed == 0
 
