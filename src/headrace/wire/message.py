@@ -97,7 +97,7 @@ def encode_messages(messages: Sequence[Message], now_ms: int, *, keys: bool = Fa
             or deduplication_id
             or (keys and key is not None)
         ):
-            headers = _property_headers(priority, delay_ms, ttl_ms, deduplication_id) + headers
+            headers = property_headers(priority, delay_ms, ttl_ms, deduplication_id) + headers
             found = _properties(now_ms, key, headers, keys=keys)
             if found is not None:
                 properties[len(records)] = found
@@ -105,7 +105,8 @@ def encode_messages(messages: Sequence[Message], now_ms: int, *, keys: bool = Fa
     return Encoded(build_batch(records, now_ms), properties)
 
 
-def _property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, deduplication_id: str | None) -> Headers:
+def property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, deduplication_id: str | None) -> Headers:
+    """The headers that say what differs from the default."""
     headers: list[tuple[str, bytes]] = []
     if priority != PRIORITY_DEFAULT:
         headers.append((PRIORITY_HEADER, b"%d" % priority))

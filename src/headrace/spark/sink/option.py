@@ -1,0 +1,155 @@
+"""The options of a write to topics and queues, checked on the driver before anything runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from headrace.client.producer import CODECS
+from headrace.client.router import ClientConfig
+from headrace.model.errors import InvalidNameError
+from headrace.model.names import check_topic_name
+from headrace.spark.errors import OptionError
+from headrace.spark.option import kafka
+from headrace.spark.option.given import Given
+
+_COMPRESSION = "kafka.compression.type"
+_ACKS = "kafka.acks"
+_TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
+_DELIVERY_TIMEOUT = "kafka.delivery.timeout.ms"
+
+NAMES = (
+    "topic",
+    "queue",
+    "stagingDirectory",
+    "idempotencyKey",
+    "txnAppId",
+    "txnVersion",
+    "http",
+    *kafka.CLIENT_NAMES,
+    _COMPRESSION,
+    _ACKS,
+    _TRANSACTION_TIMEOUT,
+    _DELIVERY_TIMEOUT,
+    # Spark's own, which it hands over with ours.
+    "checkpointLocation",
+    "path",
+    "queryName",
+    # Of Spark's Kafka sink; headers are written where there is a column of them.
+    "includeHeaders",
+    # They tune producers of another make.
+    "kafka.batch.size",
+    "kafka.buffer.memory",
+    "kafka.enable.idempotence",
+    "kafka.linger.ms",
+    "kafka.max.block.ms",
+    "kafka.max.in.flight.requests.per.connection",
+    "kafka.max.request.size",
+    "kafka.retries",
+    "kafka.retry.backoff.ms",
+)
+
+_REFUSED = {
+    "kafka.key.serializer": "keys are text or binary columns",
+    "kafka.value.serializer": "values are text or binary columns",
+    "kafka.transactional.id": "the sink has one of its own for each query; a batch job gives an idempotencyKey",
+}
+
+# For one call to a node with all of its retries: what a restart of the node takes, and more.
+_DEADLINE_MS = 120_000
+_KEY_LENGTH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What makes a batch write happen once: a write is left out where this version of it, or a later one, is there."""
+
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    servers: str
+    client: ClientConfig
+    topic: str | None  # None: the column `topic` says it
+    is_queue: bool
+    http: str | None  # where queues are asked about; None: nobody said
+    compression: str
+    staging: Path | None  # None: a directory for temporary files of this machine
+    job: Job | None
+    transaction_timeout_ms: int | None  # None: by the size of what is written
+
+
+def read_options(options: Mapping[str, str]) -> SinkOptions:
+    names = [name.lower() for name in options]
+    kafka.check_refused(names)
+    for name in names:
+        if name in _REFUSED:
+            raise OptionError(f"the option {name} is not taken: {_REFUSED[name]}")
+    given = Given(options, NAMES)
+    acks = given.text(_ACKS)
+    if acks not in (None, "all", "-1"):
+        raise OptionError(f"the option {_ACKS} is {acks!r}; the sink always waits for all replicas, so leave it out")
+    client = msgspec.structs.replace(
+        kafka.client_config(given),
+        deadline_ms=given.count(_DELIVERY_TIMEOUT) or _DEADLINE_MS,
+        auto_create_topics="queue" not in given,
+    )
+    return SinkOptions(
+        servers=kafka.servers(given),
+        client=client,
+        topic=_target(given),
+        is_queue="queue" in given,
+        http=given.text("http"),
+        compression=given.choice(_COMPRESSION, CODECS, default="none"),
+        staging=_directory(given),
+        job=_job(given),
+        transaction_timeout_ms=given.count(_TRANSACTION_TIMEOUT),
+    )
+
+
+def _target(given: Given) -> str | None:
+    if "topic" in given and "queue" in given:
+        raise OptionError("topic and queue name one target each; give one of them")
+    option = "queue" if "queue" in given else "topic"
+    name = given.text(option)
+    try:
+        return None if name is None else check_topic_name(name)
+    except InvalidNameError as error:
+        raise OptionError(f"the option {option}: {error}") from None
+
+
+def _directory(given: Given) -> Path | None:
+    text = given.text("stagingDirectory")
+    if text is None:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    if "://" in text:
+        raise OptionError(
+            f"the option stagingDirectory is {text}, which is not on a file system; "
+            "it is a directory that the driver and all executors share"
+        )
+    return Path(text).absolute()
+
+
+def _job(given: Given) -> Job | None:
+    """The job's own key, or application and version as Delta's writer for Spark names them."""
+    key, application = given.text("idempotencyKey"), given.text("txnAppId")
+    version = given.count("txnVersion", least=0)
+    for name, value in (("idempotencyKey", key), ("txnAppId", application)):
+        if value is not None and len(value) > _KEY_LENGTH_MAX:
+            raise OptionError(f"the option {name} has {len(value)} characters; it has at most {_KEY_LENGTH_MAX}")
+    if key is not None:
+        if application is not None or version is not None:
+            raise OptionError("idempotencyKey stands for txnAppId and txnVersion; give one or the other")
+        return Job(f"key-{key}", 0)
+    if application is None and version is None:
+        return None
+    if application is None or version is None:
+        raise OptionError("txnAppId and txnVersion go together; one of them is missing")
+    return Job(f"app-{application}", version)

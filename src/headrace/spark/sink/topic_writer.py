@@ -1,0 +1,162 @@
+"""The sink of `format("headrace")`: rows into topics and queues, exactly once.
+
+    query = (
+        df.selectExpr("customer AS key", "to_json(struct(*)) AS value")
+        .writeStream.format("headrace")
+        .option("kafka.bootstrap.servers", "127.0.0.1:9092").option("topic", "invoices")
+        .option("checkpointLocation", "/checkpoints/invoices")
+        .start()
+    )
+
+Theory of operation:
+
+1. On the driver, before a batch runs: options and columns are checked, the node is asked about the topic (`target.py`).
+2. In the tasks: rows become record batches for partitions (`task.py`), which are staged (`staging.py`): nothing of them
+   is at a node yet, so a task that fails, is repeated or runs twice leaves nothing behind.
+3. On the driver, when all tasks are done: one transaction publishes everything that they staged, together with the
+   number of the batch (`publish.py`). The name of the transaction is the query's, which is in its checkpoint.
+
+Spark writes down that a batch is done after 3. A driver that dies between the two runs the batch again, 3 finds its
+number, and nothing is published a second time. Which tasks there are, and which rows each of them has, may differ
+between the two runs and is used for nothing.
+
+A batch write (`df.write`) goes the same way: all of its rows are published, or none. It is known by the option
+`idempotencyKey`, or by `txnAppId` and `txnVersion`, where it has one.
+
+Spark builds the writer anew for each batch, on the driver for the tasks and once more for the commit; and it calls
+`abort` after a `commit` that raised.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from headrace.host.rand import SystemRand
+from headrace.spark.errors import OptionError, without_stack
+from headrace.spark.sink.column import check_columns
+from headrace.spark.sink.option import SinkOptions, read_options
+from headrace.spark.sink.publish import Identity, publish
+from headrace.spark.sink.staging import Stage, Staged, prepare_staging
+from headrace.spark.sink.target import find_shape
+from headrace.spark.sink.task import Plan, TaskWriter
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchWriter":
+    """For `df.write`."""
+    if overwrite:
+        raise OptionError("a topic is added to and not overwritten; say mode('append')")
+    plan = make_plan(read_options(options), schema)
+    return BatchWriter(plan, job_identity(plan.options))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamWriter":
+    """For `df.writeStream`. In the output mode complete each batch adds all its rows, as in Spark's Kafka sink."""
+    plan = make_plan(read_options(options), schema)
+    if plan.options.job is not None:
+        raise OptionError("a streaming query knows its batches; leave out idempotencyKey, txnAppId and txnVersion")
+    return StreamWriter(plan)
+
+
+def make_plan(options: SinkOptions, schema: StructType) -> Plan:
+    """Everything that can be refused before anything runs is refused here."""
+    names = check_columns(schema, has_topic=options.topic is not None, is_queue=options.is_queue)
+    return Plan(
+        options=options,
+        names=names,
+        shape=None if options.topic is None else find_shape(options, options.topic),
+        staging=prepare_staging(options.staging),
+    )
+
+
+def query_identity(options: SinkOptions, query_id: str, batch_id: int) -> Identity:
+    return Identity(f"spark-query-{query_id}{_suffix(options)}", batch_id)
+
+
+def job_identity(options: SinkOptions) -> Identity:
+    if options.job is None:
+        return Identity(f"spark-write-{SystemRand().uuid()}", None)
+    return Identity(f"spark-job-{options.job.name}{_suffix(options)}", options.job.version)
+
+
+def _suffix(options: SinkOptions) -> str:
+    return "" if options.topic is None else f"-{options.topic}"
+
+
+def _stage(plan: Plan, identity: Identity, batches: Iterator[pa.RecordBatch], *, turn: int) -> Stage:
+    stage = Stage(plan.staging, identity.name)
+    with without_stack():
+        try:
+            writer = TaskWriter(plan, stage, turn=turn)
+            for batch in batches:
+                writer.add(batch)
+            writer.finish()
+        except BaseException:
+            stage.discard()
+            raise
+    return stage
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """What the tasks that came to an end have staged; one that failed has removed its own."""
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: one transaction, which happens once when the job has a key."""
+
+    def __init__(self, plan: Plan, identity: Identity) -> None:
+        self._plan = plan
+        self._identity = identity
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        context = TaskContext.get()
+        turn = 0 if context is None else context.partitionId()
+        return _stage(self._plan, self._identity, iterator, turn=turn).finish(query_id=None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        with without_stack():
+            publish(self._plan.options, self._identity, _staged(messages))
+        self._plan.staging.remove_job(self._identity.name)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.staging.remove_job(self._identity.name)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: one transaction for each batch, which happens once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        context = TaskContext.get()
+        assert context is not None, "a streaming query's task has a context"
+        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        assert query_id is not None, "Spark did not tell a task which query it is of"
+        assert batch_id is not None, "Spark did not tell a task which batch it is of"
+        identity = query_identity(self._plan.options, query_id, int(batch_id))
+        turn = context.partitionId() + int(batch_id)
+        return _stage(self._plan, identity, iterator, turn=turn).finish(query_id=query_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        staged = _staged(messages)
+        for identity in self._identities(staged, batch_id):
+            with without_stack():
+                publish(self._plan.options, identity, staged)
+            self._plan.staging.remove_job(identity.name)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
+        for identity in self._identities(_staged(messages), batch_id):
+            self._plan.staging.remove_job(identity.name)
+
+    def _identities(self, staged: Sequence[Staged], batch_id: int) -> list[Identity]:
+        """One; none where no task came to an end."""
+        query_ids = {one.query_id for one in staged if one.query_id is not None}
+        assert len(query_ids) <= 1, "the tasks of a batch are of one query"
+        return [query_identity(self._plan.options, query_id, batch_id) for query_id in query_ids]

@@ -1,0 +1,97 @@
+"""What the sink refuses of options and columns, before Spark runs anything."""
+
+import pytest
+from pyspark.sql.types import StructType
+
+from headrace.model.errors import InvalidRequestError
+from headrace.spark.sink.column import check_columns
+from headrace.spark.sink.option import Job, read_options
+
+# Spark reads the words for types.
+pytestmark = pytest.mark.usefixtures("spark")
+
+TOPIC, QUEUE = {"topic": "t"}, {"queue": "q"}
+
+
+def check(columns: str, options: dict[str, str]) -> frozenset[str]:
+    given = read_options({"kafka.bootstrap.servers": "127.0.0.1:9092", **options})
+    schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
+    return check_columns(schema, has_topic=given.topic is not None, is_queue=given.is_queue)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ("text string", TOPIC, "a column value, text or binary, is missing; there are text"),
+        ("value int", TOPIC, "the column value is int; it must be text or binary"),
+        ("value string, key double", TOPIC, "the column key is double; it must be text or binary"),
+        ("value string, partition string", TOPIC, "the column partition is string; it must be a whole number"),
+        ("value string, timestamp bigint", TOPIC, "the column timestamp is bigint; it must be a timestamp"),
+        (
+            "value string, headers map<string,string>",
+            TOPIC,
+            "the column headers is map<string,string>; it must be array<struct<key:string,value:binary>>",
+        ),
+        (
+            "value string, headers array<struct<key:string,value:string>>",
+            TOPIC,
+            "the column headers is array<struct<key:string,value:string>>; it must be",
+        ),
+        ("value string", {}, "nobody says where to: give the option topic or queue, or a column topic"),
+        ("value string, topic int", {}, "the column topic is int; it must be text"),
+        ("value string", {**TOPIC, **QUEUE}, "topic and queue name one target each; give one of them"),
+        ("value string", {"topik": "t"}, "there is no option topik; did you mean topic?"),
+        ("value string", {"topic": "a b"}, "the option topic: "),
+        ("value string", {"topic": ""}, "the option topic is empty; give it a value or leave it out"),
+        ("value string", {**TOPIC, "kafka.acks": "1"}, "the option kafka.acks is '1'; the sink always waits"),
+        ("value string", {**TOPIC, "kafka.compression.type": "rar"}, "the option kafka.compression.type is 'rar'"),
+        ("value string", {**TOPIC, "txnAppId": "x"}, "txnAppId and txnVersion go together; one of them is missing"),
+        ("value string", {**TOPIC, "txnVersion": "1"}, "txnAppId and txnVersion go together; one of them is missing"),
+        ("value string", {**TOPIC, "idempotencyKey": "x" * 201}, "the option idempotencyKey has 201 characters"),
+        (
+            "value string",
+            {**TOPIC, "idempotencyKey": "x", "txnVersion": "1"},
+            "idempotencyKey stands for txnAppId and txnVersion; give one or the other",
+        ),
+        ("value string", {**TOPIC, "stagingDirectory": "s3://b/c"}, "the option stagingDirectory is s3://b/c"),
+        ("value string", {**TOPIC, "kafka.transactional.id": "x"}, "the option kafka.transactional.id is not taken"),
+        ("value string", {**TOPIC, "kafka.sasl.mechanism": "PLAIN"}, "the option kafka.sasl.mechanism is not taken"),
+        ("value string, urgency int", QUEUE, "a message of a queue has no urgency; its columns are value, key"),
+        ("value string, delay string", QUEUE, "the column delay is string; it must be seconds or an interval"),
+        ("value string, priority string", QUEUE, "the column priority is string; it must be a whole number"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_one_sentence(columns: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        check(columns, options)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_of_a_source_can_be_written_as_they_are() -> None:
+    columns = (
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+        "timestampType int, headers array<struct<key:string,value:binary>>"
+    )
+    written = {"key", "value", "partition", "timestamp", "headers"}
+    assert check(columns, TOPIC) == check(columns, QUEUE) == written
+    assert check(columns, {}) == written | {"topic"}
+    assert check(columns + ", anything map<string,int>", TOPIC) == written
+
+
+def test_a_message_of_a_queue_has_properties() -> None:
+    columns = "value string, priority tinyint, delay interval day to second, ttl double, deduplication_id string"
+    assert check(columns, QUEUE) == {"value", "priority", "delay", "ttl", "deduplication_id"}
+    assert check("value string, priority string", TOPIC) == {"value"}
+
+
+def test_settings_of_other_producers_are_taken_where_they_promise_nothing() -> None:
+    given = {"kafka.acks": "all", "kafka.linger.ms": "5", "checkpointLocation": "/c", "KAFKA.Compression.Type": "ZSTD"}
+    options = read_options({**TOPIC, **given})
+    assert (options.compression, options.job) == ("zstd", None)
+    assert (
+        read_options({**TOPIC, "idempotencyKey": "a"}).job
+        != read_options({**TOPIC, "txnAppId": "a", "txnVersion": "0"}).job
+    )
+    assert read_options({**TOPIC, "txnAppId": "a", "txnVersion": "7"}).job == Job("app-a", 7)
