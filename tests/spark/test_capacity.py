@@ -139,7 +139,10 @@ def throughput(rate: float) -> dict[str, object]:
 
 
 def test_the_newest_full_run_of_a_benchmark_counts(tmp_path: Path) -> None:
-    queues = {"name": "queues", "figures": [{"door": "REST", "batch": 10, "work": "send", "messages_per_s": 7.0}]}
+    queues: dict[str, object] = {
+        "name": "queues",
+        "figures": [{"door": "REST", "batch": 10, "work": "send", "messages_per_s": 7.0}],
+    }
     (tmp_path / "1.json").write_text(results(False, [throughput(10.0), queues]))
     (tmp_path / "2.json").write_text(results(False, [throughput(20.0), {"name": "open", "figures": None}]))
     (tmp_path / "3.json").write_text(results(True, [throughput(30.0)]))

@@ -21,7 +21,7 @@ from headrace.spark.pipeline.context import Run
 from headrace.spark.pipeline.errors import OtherRunError, PipelineFailedError, RunInProgressError, UnknownRunError
 from headrace.spark.pipeline.place import default_state, run_id
 from headrace.spark.pipeline.progress import Tally, lag_of
-from headrace.spark.pipeline.record import read_record, write_record
+from headrace.spark.pipeline.record import RunRecord, read_record, write_record
 from headrace.spark.pipeline.registry import all_runs, ask_run_to_end, find_run, forget_run
 from headrace.spark.pipeline.run import RunSettings, execute
 from headrace.spark.pipeline.summary import Summary
@@ -98,7 +98,7 @@ def test_a_name_that_is_no_run_is_unknown_and_leads_nowhere(tmp_path: Path, id: 
         find_run(tmp_path / "state", id)
 
 
-def _record(state: Path) -> object:
+def _record(state: Path) -> RunRecord:
     run_body(state / "made")
     record = read_record(state / "made" / "job")
     assert record is not None
@@ -222,6 +222,16 @@ def test_a_batch_that_is_seen_twice_is_counted_once() -> None:
     tally.add("b", [report(0, 1)])
     assert tally.totals(2.0)[:2] == (13, 3)
     assert tally.totals(2.0).rows_per_second == 6.5
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    tally = Tally()
+    tally.add("a", [report(0, 1_000)])
+    assert tally.totals(10.0).pace == 100
+    assert tally.totals(15.0).pace == pytest.approx(1_000 / 15)
+    tally.add("a", [report(1, 50)])
+    later = tally.totals(25.0)
+    assert (later.pace, later.rows_per_second) == (5, 42)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ class JsonView:
         if event == self._last:
             return
         self._said_ms, self._last = now_ms, event
-        rate = {"seconds": round(totals.seconds, 3), "rows_per_second": round(totals.rows_per_second, 1)}
+        rate = {"seconds": round(totals.seconds, 3), "rows_per_second": round(totals.pace, 1)}
         emit_json({"event": "progress", **event, **rate})
 
     def note(self, sentence: str) -> None:
@@ -120,7 +120,7 @@ def progress_line(step: str, totals: Totals, of: int | None) -> str:
     if not totals.rows and not totals.batches and of is None:
         return escape(step)
     rows = f"{totals.rows:,}" + ("" if of is None else f" of {of:,}")
-    parts = [f"{escape(step)}  {rows} rows", f"{totals.rows_per_second:,.0f}/s"]
+    parts = [f"{escape(step)}  {rows} rows", f"{totals.pace:,.0f}/s"]
     if totals.batches:
         parts.append(f"batch {totals.batches}")
     if totals.lag is not None:

@@ -17,9 +17,10 @@ from headrace.spark.pipeline.progress import Tally, Totals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
-LOOK_MS = 250
+LOOK_S = 1
+STOP_LOOK_S = 0.1
 # A batch that takes longer than this is cut off when somebody asks the run to stop.
 STOP_BATCH_MS_MAX = 60_000
 
@@ -118,7 +119,7 @@ class Run:
         for query in queries:
             if query.isActive:
                 try:
-                    query.awaitTermination(LOOK_MS / 1000)
+                    query.awaitTermination(LOOK_S)
                 except Exception as error:
                     raise PipelineFailedError(explain(error)) from error
                 return
@@ -141,7 +142,7 @@ class Run:
                     f"The batch takes longer than {STOP_BATCH_MS_MAX // 1000} s and is cut off; it is done again."
                 )
                 break
-            pause.wait(LOOK_MS / 1000)
+            pause.wait(STOP_LOOK_S)
         query.stop()
 
     def _elapsed_s(self) -> float:

@@ -38,16 +38,17 @@ def observed_load(table: str) -> Observed:
 
 def _sent_by_minute(table: str) -> "pa.Table":
     try:
+        import pyarrow.compute as pc
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
     except ModuleNotFoundError:
         raise MissingExtraError("--rollup reads a Delta table; install headrace[spark]") from None
     try:
-        rows = DeltaTable(table).to_pyarrow_table(
-            columns=["minute", "messages", "bytes"], filters=[("event", "=", "sent")]
-        )
+        rows = DeltaTable(table).to_pyarrow_table(columns=["minute", "messages", "bytes", "event"])
     except TableNotFoundError:
         raise OptionError(
             f"--rollup {table} is no Delta table; run `headrace pipeline run rollup --table` first"
         ) from None
-    return rows.group_by("minute").aggregate([("messages", "sum"), ("bytes", "sum")])
+    return (
+        rows.filter(pc.field("event") == "sent").group_by("minute").aggregate([("messages", "sum"), ("bytes", "sum")])
+    )

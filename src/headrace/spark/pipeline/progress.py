@@ -5,10 +5,11 @@ twice. Lag is what the sources say they could have read beyond what they did.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-
+RECENT_S = 10.0
 _NO_TOPIC = "$"  # where headrace's source keeps what it remembers beside offsets
 
 
@@ -17,10 +18,17 @@ class Totals(NamedTuple):
     batches: int = 0
     seconds: float = 0.0
     lag: int | None = None  # None where no source says it
+    recent_per_second: float | None = None  # of the last seconds; None where nobody kept them
 
     @property
     def rows_per_second(self) -> float:
+        """From the beginning on."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def pace(self) -> float:
+        """What somebody who looks now wants to know."""
+        return self.rows_per_second if self.recent_per_second is None else self.recent_per_second
 
 
 class Tally:
@@ -29,6 +37,7 @@ class Tally:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], int] = {}
         self._lags: dict[str, int | None] = {}
+        self._looks: deque[tuple[float, int]] = deque([(0.0, 0)])  # when, and how many rows there were
 
     def add(self, query: str, reports: Iterable[Mapping[str, Any]]) -> None:
         for report in reports:
@@ -40,7 +49,14 @@ class Tally:
 
     def totals(self, seconds: float) -> Totals:
         known = [lag for lag in self._lags.values() if lag is not None]
-        return Totals(sum(self._rows.values()), len(self._rows), seconds, sum(known) if known else None)
+        rows = sum(self._rows.values())
+        looks = self._looks
+        looks.append((seconds, rows))
+        while len(looks) > 2 and seconds - looks[1][0] >= RECENT_S:
+            looks.popleft()
+        span_s = seconds - looks[0][0]
+        recent = (rows - looks[0][1]) / span_s if span_s > 0 else 0.0
+        return Totals(rows, len(self._rows), seconds, sum(known) if known else None, recent)
 
 
 def lag_of(report: Mapping[str, Any]) -> int | None:

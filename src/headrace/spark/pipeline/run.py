@@ -12,6 +12,7 @@ SIGTERM and Ctrl-C ask the run to end after its batch; a second Ctrl-C ends it a
 next run of the same id goes on from the checkpoint.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -156,7 +157,7 @@ class _Book:
             self.record,
             rows=totals.rows,
             batches=totals.batches,
-            rows_per_second=round(totals.rows_per_second, 1),
+            rows_per_second=round(totals.pace, 1),
             lag=totals.lag,
         )
         if self._clock.monotonic_ms() - self._written_ms >= _RECORD_EVERY_MS:
@@ -223,7 +224,16 @@ def _start_session(id: str, settings: RunSettings, log: Path, stopping: threadin
     from headrace.spark.session import session
 
     with _output_into(None if settings.is_verbose else log):
-        started = session(f"headrace {id}", master=settings.master, remote=settings.remote, config=settings.config)
+        try:
+            started = session(f"headrace {id}", master=settings.master, remote=settings.remote, config=settings.config)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            more = "" if settings.is_verbose else f"; what it said is in {log}"
+            raise PipelineFailedError(f"Spark did not start: {explain(error).rstrip('.')}{more}") from error
+    if not settings.is_verbose:
+        # PySpark logs every refusal as a line of JSON with both stacks in it; it is raised as well.
+        logging.getLogger("DataFrameQueryContextLogger").disabled = True
     # PySpark has a handler of its own for Ctrl-C, which cancels all jobs.
     _take_signals(stopping)
     return started
