@@ -1,0 +1,305 @@
+"""The pipeline `audit`: lost, doubled and out-of-order messages, over all history.
+
+    headrace pipeline run audit --topic orders
+    headrace pipeline run audit --lake /data/lake --rising json:$.number --of key
+
+Four questions, each asked of what can answer it:
+
+    the log        are all offsets there, and is each that is not a message explained? (`audit_log`)
+                   do the producers' sequences follow one another? (`audit_log`)
+    a queue's log  was everything that was acknowledged handed out? (`audit_delivery`)
+    a lake         does it have every message of the log once, and as it is in the log? (`audit_lake`)
+    applications   are their ids there once, do their numbers rise? (`audit_id`); asked of the lake where one is given
+
+What is found is one row of `audit_number.FINDING` each. The log is read as it is now, up to an end that is fixed when
+the audit begins.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+
+from headrace.client.router import ClientConfig
+from headrace.client.values import TopicPartition
+from headrace.model.errors import InvalidNameError, UnknownTopicError
+from headrace.model.names import check_topic_name
+from headrace.spark.errors import OptionError
+from headrace.spark.journal.data_source import NAME as JOURNAL
+from headrace.spark.journal.data_source import register
+from headrace.spark.link import Link
+from headrace.spark.pipeline import audit_delivery, audit_id, audit_lake, audit_log
+from headrace.spark.pipeline.audit_live import PATIENCE_S, run_live
+from headrace.spark.pipeline.audit_number import DOUBLED, LOST, OUT_OF_ORDER, UNKNOWN
+from headrace.spark.pipeline.summary import Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.pipeline.context import Run
+
+_PLACE = ["topic", "partition"]
+_PLACES = "topic string, partition int, start bigint, end bigint, isCleaned boolean"
+_SHOWN_MAX = 10  # findings in the summary; all of them are in the table of --findings
+_COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    server: str
+    topics: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()  # neither topics nor queues: those of the lake
+    lake: str | None = None
+    unique: str | None = None  # where a message says its id; see `audit_id`
+    rising: str | None = None  # where it says its number
+    of: str = "key"  # whose number that is
+    is_gapless: bool = False
+    is_strict: bool = False  # what nothing can tell counts as found
+    findings: str | None = None  # a Delta table for everything that was found
+    to: str | None = None  # or a topic, where messages are followed as they come
+    is_live: bool = False
+    patience_s: float = PATIENCE_S  # live: what has not come after so long is lost
+
+    def __post_init__(self) -> None:
+        if not self.names and self.lake is None:
+            raise OptionError("say what to look at: --topic or --queue, --lake, or both")
+        for name in (*self.names, *(() if self.to is None else (self.to,))):
+            try:
+                check_topic_name(name)
+            except InvalidNameError as error:
+                raise OptionError(str(error)) from None
+        self._check_rules()
+        if self.lake is not None and not Path(self.lake, "_delta_log").is_dir():
+            raise OptionError(f"--lake {self.lake} is no Delta table; name what an archive has written")
+        if self.is_live:
+            self._check_live()
+        elif self.to is not None:
+            raise OptionError("--to belongs to --continuous; --findings takes what is found otherwise")
+
+    def _check_rules(self) -> None:
+        for option, text in (("--unique", self.unique), ("--rising", self.rising), ("--of", self.of)):
+            if text is not None and not text.strip():
+                raise OptionError(f"{option} is empty; say key, header:NAME, json:$.path or an expression")
+        if self.rising is None and (self.is_gapless or self.of != "key"):
+            raise OptionError("--of and --gapless belong to --rising; say where a message has its number")
+
+    def _check_live(self) -> None:
+        if self.lake is not None:
+            raise OptionError("--lake is looked at as a whole; leave --continuous out, or follow --topic and --queue")
+        if (self.to is None) == (self.findings is None):
+            raise OptionError("say where findings go as they occur: --to TOPIC or --findings DIR")
+        if self.to in self.names:
+            raise OptionError(f"--to {self.to} is followed too; findings need a topic of their own")
+        if self.patience_s <= 0:
+            raise OptionError(f"--patience is more than 0 seconds, not {self.patience_s}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.topics, *self.queues)
+
+    def identity(self) -> dict[str, str]:
+        return {
+            "server": self.server,
+            "topics": ",".join(sorted(self.names)),
+            "lake": self.lake or "",
+            "live": f"to {self.to or self.findings}" if self.is_live else "",
+            "rules": " ".join(filter(None, (self.unique, self.rising, self.of))),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What the log says, read once."""
+
+    batches: "DataFrame"  # as `audit_log.with_gaps`
+    messages: "DataFrame"  # the committed ones
+    places: "DataFrame"
+
+
+def run(spark: "SparkSession", options: AuditOptions, run: "Run") -> Summary:
+    if options.is_live:
+        return run_live(spark, options, run)
+    rows = None if options.lake is None else _lake_rows(spark, options)
+    topics = options.names or _topics_of(rows)
+    run.report("reading the log")
+    log = _read_log(spark, options, topics)
+    try:
+        run.report("comparing")
+        judged = audit_delivery.judge(audit_delivery.told(log.batches)).persist()
+        findings = _find(log, judged, rows, options).persist()
+        found = findings.orderBy("topic", "partition", "firstOffset").limit(_SHOWN_MAX).collect()
+        if options.findings is not None:
+            findings.write.format("headrace_delta").mode("append").option("path", options.findings).save()
+            run.note(f"The findings are in {options.findings}.")
+        counted = _counted(log, rows, findings).collect()
+        return _summary(options, counted, found, _unjudged(judged))
+    finally:
+        log.batches.unpersist()
+
+
+def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: AuditOptions) -> "DataFrame":
+    found = [
+        audit_log.find_holes(log.batches, log.places),
+        audit_log.find_overlaps(log.batches),
+        audit_log.find_sequence_faults(log.batches),
+        audit_delivery.find_undelivered(judged),
+    ]
+    messages = log.messages
+    if rows is not None:
+        spans = audit_lake.spans(rows)
+        found += [
+            audit_lake.find_doubled(rows),
+            audit_lake.find_missing(rows, messages, spans),
+            audit_lake.find_changed(rows, messages),
+            audit_lake.find_unknown(rows, log.places),
+        ]
+        messages = rows.dropDuplicates([*_PLACE, "offset"])
+    if options.unique is not None:
+        found.append(audit_id.find_doubled_ids(messages, options.unique))
+    if options.rising is not None:
+        found.append(
+            audit_id.find_number_faults(messages, options.rising, key=options.of, is_gapless=options.is_gapless)
+        )
+    return reduce(lambda one, other: one.unionByName(other), found)
+
+
+# What is read.
+
+
+def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, ...]) -> Log:
+    with Link(options.server, ClientConfig()) as link:
+        known = link.topics(topics)
+        if options.lake is None and (missing := [topic for topic in topics if topic not in known]):
+            raise UnknownTopicError(f"there is no topic {missing[0]}; `headrace topic list` shows what there is")
+        ats = [TopicPartition(topic.name, one.partition) for topic in known.values() for one in topic.partitions]
+        cleaned = {
+            name: name in options.queues or _COMPACT in (link.topic_setting(name, "cleanup.policy") or "")
+            for name in known
+        }
+        if not ats:
+            return _no_log(spark)
+        ends, stable_ends = link.end_offsets(ats, committed=False), link.end_offsets(ats, committed=True)
+        register(spark)
+        journal = _reader(spark, options, JOURNAL, ends).load().persist()
+        journal.count()
+        # Asked after the reading: what retention removed meanwhile is not taken for a hole.
+        starts = link.start_offsets(ats)
+    places = spark.createDataFrame(
+        [(at.topic, at.partition, starts[at], ends[at], cleaned[at.topic]) for at in ats], _PLACES
+    )
+    messages = _reader(spark, options, "headrace", stable_ends).option("includeHeaders", "true").load()
+    return Log(batches=audit_log.with_gaps(journal, places).persist(), messages=messages, places=places)
+
+
+def _reader(spark: "SparkSession", options: AuditOptions, format: str, ends: Mapping[TopicPartition, int]) -> Any:
+    offsets: dict[str, dict[str, int]] = {}
+    for at, end in ends.items():
+        offsets.setdefault(at.topic, {})[str(at.partition)] = end
+    return (
+        spark.read.format(format)
+        .option("kafka.bootstrap.servers", options.server)
+        .option("subscribe", ",".join(offsets))
+        .option("endingOffsets", json.dumps(offsets))
+        .option("failOnDataLoss", "false")
+    )
+
+
+def _no_log(spark: "SparkSession") -> Log:
+    """Of a lake whose topics are all gone."""
+    from headrace.spark.arrow.schema import FULL_SCHEMA
+    from headrace.spark.journal.entry import SCHEMA
+
+    places = spark.createDataFrame([], _PLACES)
+    batches = audit_log.with_gaps(spark.createDataFrame([], SCHEMA), places)
+    return Log(batches=batches, messages=spark.createDataFrame([], FULL_SCHEMA), places=places)
+
+
+def _lake_rows(spark: "SparkSession", options: AuditOptions) -> "DataFrame":
+    from headrace.spark.lake.reading import read_table
+
+    assert options.lake is not None
+    rows = read_table(spark, options.lake)
+    return rows.where(sf.col("topic").isin(*options.names)) if options.names else rows
+
+
+def _topics_of(rows: "DataFrame | None") -> tuple[str, ...]:
+    assert rows is not None
+    return tuple(row["topic"] for row in rows.select("topic").distinct().orderBy("topic").collect())
+
+
+# What is said.
+
+
+def _counted(log: Log, rows: "DataFrame | None", findings: "DataFrame") -> "DataFrame":
+    """One row a partition: what was there, what is explained, what was found."""
+    kinds = audit_log.count_kinds(log.batches)
+    faults = findings.groupBy(*_PLACE).agg(
+        *(sf.sum(sf.when(sf.col("fault") == fault, sf.col("count")).otherwise(0)).alias(fault) for fault in _FAULTS),
+        sf.sum(sf.when(~sf.col("fault").isin(*_FAULTS), sf.col("count")).otherwise(0)).alias("other"),
+    )
+    if rows is None:
+        seen = kinds.withColumnRenamed("message", "rows")
+    else:
+        seen = _explained_in_lake(log, rows, findings)
+    return seen.join(faults, _PLACE, "left").na.fill(0).orderBy(*_PLACE)
+
+
+def _explained_in_lake(log: Log, rows: "DataFrame", findings: "DataFrame") -> "DataFrame":
+    """The lake's spans, and what the log says about the offsets within them that are no rows."""
+    spans = audit_lake.spans(rows)
+    within = log.batches.join(sf.broadcast(spans), _PLACE).where("baseOffset between first and last")
+    kinds = audit_log.count_kinds(within.drop("first", "last")).drop("message", "first", "last", audit_log.CLEANED)
+    missing = (
+        findings.where((sf.col("rule") == "lake") & sf.col("fault").isin(LOST, UNKNOWN))
+        .groupBy(*_PLACE)
+        .agg(sf.sum("count").alias("missing"))
+    )
+    is_cleaned = log.batches.groupBy(*_PLACE).agg(sf.max("isCleaned").alias("isCleaned"))
+    others = ("missing", audit_log.MARKER, audit_log.ENTRY, audit_log.ABORTED, audit_log.OPEN)
+    left = sf.col("last") - sf.col("first") + 1 - sf.col("rows")
+    for name in others:
+        left = left - sf.col(name)
+    return (
+        spans.join(kinds, _PLACE, "left")
+        .join(missing, _PLACE, "left")
+        .join(is_cleaned, _PLACE, "left")
+        .na.fill(0, list(others))
+        .withColumn(audit_log.CLEANED, sf.when(sf.col("isCleaned"), sf.greatest(left, sf.lit(0))).otherwise(0))
+        .drop("missing", "isCleaned")
+    )
+
+
+_FAULTS = (LOST, DOUBLED, OUT_OF_ORDER, UNKNOWN)
+_COLUMNS = ("topic", "partition", "rows", "first", "last", *audit_log.EXPLAINED, *_FAULTS, "other")
+
+
+def _unjudged(judged: "DataFrame") -> int:
+    return judged.where("not isJudged").count()
+
+
+def _summary(options: AuditOptions, counted: list[Any], found: list[Any], unjudged: int) -> Summary:
+    totals = {fault: sum(row[fault] for row in counted) for fault in (*_FAULTS, "other")}
+    wrong = sum(count for fault, count in totals.items() if fault != UNKNOWN or options.is_strict)
+    notes = [_sentence(finding) for finding in found]
+    if totals[UNKNOWN] and not options.is_strict:
+        notes.append("What is unknown lies where the log has nothing any more; --strict counts it as found.")
+    if unjudged:
+        notes.append(f"{unjudged:,} acknowledgements lie behind cleaned parts of the log and could not be judged.")
+    return Summary(
+        title=f"Audit of {options.lake or ', '.join(options.names)}",
+        columns=_COLUMNS,
+        rows=[[row[column] for column in _COLUMNS] for row in counted],
+        figures={"messages": sum(row["rows"] for row in counted), "found": wrong},
+        notes=notes,
+        is_found=wrong > 0,
+    )
+
+
+def _sentence(finding: Any) -> str:
+    first, last = finding["firstOffset"], finding["lastOffset"]
+    where = f"{finding['topic']}-{finding['partition']} at {first}" + (f" to {last}" if last != first else "")
+    return f"{where}: {finding['count']:,} {finding['fault']}, by {finding['rule']}: {finding['detail']}"

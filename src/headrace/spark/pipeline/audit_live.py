@@ -1,0 +1,229 @@
+"""The audit while messages come in: findings as they occur, into a table or a topic.
+
+    headrace pipeline run audit --continuous --topic orders --to alerts
+
+Two streams become rows with numbers: the journal (offsets of partitions, sequences of producers) and, where
+applications number their messages, the messages. Spark keeps one `Follower` for each scope in RocksDB, in its
+checkpoint: a run that was killed goes on where it was, with the gaps that it was waiting for. A scope of which nothing
+came for a day is forgotten.
+
+Findings are written exactly once. What is late within `patience_s` is out of order; what has not come by then is lost.
+"""
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.client.router import ClientConfig
+from headrace.model.batch import SEQUENCE_LIMIT
+from headrace.spark.journal.data_source import NAME as JOURNAL
+from headrace.spark.journal.data_source import register
+from headrace.spark.link import Link
+from headrace.spark.pipeline.audit_follow import Fault, Follower, Gap, Seen
+from headrace.spark.pipeline.audit_id import with_value
+from headrace.spark.pipeline.audit_number import FINDING, FINDING_COLUMNS
+from headrace.spark.pipeline.summary import Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark.pipeline.audit import AuditOptions
+    from headrace.spark.pipeline.context import Run
+
+PATIENCE_S = 60.0
+
+_DAY_MS = 24 * 3600 * 1000
+_OFFSETS_PER_BATCH = 250_000
+_GAP = "struct<first: bigint, last: bigint, since_ms: bigint, partition: int, offset: bigint>"
+_STATE = f"lowest bigint, highest bigint, gaps array<{_GAP}>"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+def run_live(spark: "SparkSession", options: "AuditOptions", run: "Run") -> Summary:
+    """Follow the topics until the run is stopped."""
+    spark.conf.set(_PROVIDER, _ROCKSDB)
+    spark.conf.set(_CHANGELOG, "true")
+    findings = find_live(numbered(spark, options), patience_ms=int(options.patience_s * 1000))
+    if options.to is not None:
+        written = findings.select(
+            sf.concat_ws("-", "topic", "partition").alias("key"),
+            sf.to_json(sf.struct(*FINDING_COLUMNS)).alias("value"),
+        )
+        writer = written.writeStream.format("headrace").option("kafka.bootstrap.servers", options.server)
+        writer = writer.option("topic", options.to)
+    else:
+        assert options.findings is not None
+        writer = findings.writeStream.format("headrace_delta").option("path", options.findings)
+    started = writer.option("checkpointLocation", run.checkpoint()).trigger(**run.trigger()).start()
+    totals = run.follow(started, step="following")
+    return Summary(
+        title=f"Live audit of {', '.join(options.names)}",
+        figures={"rows": totals.rows, "batches": totals.batches},
+        notes=[f"Findings are in {options.to or options.findings}."],
+    )
+
+
+def find_live(rows: "DataFrame", *, patience_ms: int) -> "DataFrame":
+    """Findings among rows as `numbered` makes them."""
+    return rows.groupBy("topic", "rule", "scope").transformWithState(
+        FollowingProcessor(patience_ms), FINDING, outputMode="Append", timeMode="ProcessingTime"
+    )
+
+
+class FollowingProcessor(StatefulProcessor):
+    """Spark's side of a `Follower`: its state in a store, its patience as a timer."""
+
+    def __init__(self, patience_ms: int) -> None:
+        self._patience_ms = patience_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._state = handle.getValueState("numbers", _STATE, ttlDurationMs=_DAY_MS)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - PySpark's names
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        follower = self._load()
+        for row in sorted(map(_seen, rows), key=lambda one: (one.partition, one.offset)):
+            for fault in follower.see(row, now_ms=now_ms):
+                yield _finding(key, fault)
+        self._save(follower)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803 - PySpark's names
+        follower = self._load()
+        for fault in follower.give_up(before_ms=timerValues.getCurrentProcessingTimeInMs() - self._patience_ms):
+            yield _finding(key, fault)
+        self._save(follower)
+
+    def close(self) -> None:
+        pass
+
+    def _load(self) -> Follower:
+        # Asking for a value that is not there has Spark write a warning each time.
+        known = self._state.get() if self._state.exists() else None
+        if known is None:
+            return Follower()
+        lowest, highest, gaps = known
+        return Follower(lowest, highest, [Gap(*gap) for gap in gaps])
+
+    def _save(self, follower: Follower) -> None:
+        self._state.update((follower.lowest, follower.highest, [Row(**gap._asdict()) for gap in follower.gaps]))
+        if follower.oldest_ms is not None and not list(self._handle.listTimers()):
+            self._handle.registerTimer(follower.oldest_ms + self._patience_ms)
+
+
+def _seen(row: Row) -> Seen:
+    return Seen(
+        row["partition"],
+        row["offset"],
+        row["endOffset"],
+        row["first"],
+        row["last"],
+        row["isGapless"],
+        row["wrapsAt"],
+    )
+
+
+def _finding(key: Any, fault: Fault) -> Row:
+    topic, rule, scope = key
+    return Row(
+        topic=topic,
+        partition=fault.partition,
+        rule=rule,
+        fault=fault.fault,
+        firstOffset=fault.offset,
+        lastOffset=fault.end_offset,
+        count=fault.amount,
+        detail=f"{scope}: {fault.detail}",
+    )
+
+
+# What is followed.
+
+
+def numbered(spark: "SparkSession", options: "AuditOptions") -> "DataFrame":
+    """The streams as rows with numbers, one for each rule that a batch or a message falls under."""
+    register(spark)
+    is_cleaned = sf.col("topic").isin(*options.queues, *_compacted(options), "")
+    journal = _stream(spark, options, JOURNAL).load().withColumn("isGapless", ~is_cleaned)
+    place = (sf.col("baseOffset").alias("offset"), sf.col("lastOffset").alias("endOffset"))
+    offsets = journal.select(
+        "topic",
+        sf.lit("offset").alias("rule"),
+        sf.format_string("partition %d", "partition").alias("scope"),
+        "partition",
+        *place,
+        sf.col("baseOffset").alias("first"),
+        sf.col("lastOffset").alias("last"),
+        "isGapless",
+    )
+    sequences = journal.where("producerId is not null and baseSequence is not null").select(
+        "topic",
+        sf.lit("producer sequence").alias("rule"),
+        sf.format_string("partition %d, producer %d epoch %d", "partition", "producerId", "producerEpoch").alias(
+            "scope"
+        ),
+        "partition",
+        *place,
+        sf.col("baseSequence").cast("bigint").alias("first"),
+        (sf.col("baseSequence") + sf.col("lastOffset") - sf.col("baseOffset")).alias("last"),
+        "isGapless",
+        sf.lit(SEQUENCE_LIMIT).cast("bigint").alias("wrapsAt"),
+    )
+    rows: list[DataFrame] = [offsets, sequences, *_application_rows(spark, options)]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
+
+
+def _application_rows(spark: "SparkSession", options: "AuditOptions") -> list["DataFrame"]:
+    if options.unique is None and options.rising is None:
+        return []
+    messages = _stream(spark, options, "headrace").option("includeHeaders", "true").load()
+    rows = []
+    at = ("partition", "offset", sf.col("offset").alias("endOffset"))
+    if options.unique is not None:
+        # The same id twice is the same number twice, in a scope of its own.
+        named = with_value(messages, "scope", options.unique, "--unique").where("scope is not null")
+        zero = sf.lit(0).cast("bigint")
+        rows.append(
+            named.select("topic", "scope", *at, zero.alias("first"), zero.alias("last")).withColumns(
+                {"rule": sf.lit("id"), "isGapless": sf.lit(False)}
+            )
+        )
+    if options.rising is not None:
+        keyed = with_value(messages, "scope", options.of, "--of")
+        counted = with_value(keyed, "number", options.rising, "--rising")
+        number = sf.expr("try_cast(number as bigint)")
+        rows.append(
+            counted.select(
+                "topic",
+                sf.lit("number").alias("rule"),
+                sf.concat(sf.lit("key "), sf.coalesce("scope", sf.lit(""))).alias("scope"),
+                *at,
+                number.alias("first"),
+                number.alias("last"),
+                sf.lit(options.is_gapless).alias("isGapless"),
+            ).where("first is not null")
+        )
+    return rows
+
+
+def _stream(spark: "SparkSession", options: "AuditOptions", format: str) -> Any:
+    return (
+        spark.readStream.format(format)
+        .option("kafka.bootstrap.servers", options.server)
+        .option("subscribe", ",".join(options.names))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(_OFFSETS_PER_BATCH))
+        # What is gone before it was read is a gap, and found like any other.
+        .option("failOnDataLoss", "false")
+    )
+
+
+def _compacted(options: "AuditOptions") -> list[str]:
+    with Link(options.server, ClientConfig()) as link:
+        return [name for name in options.topics if "compact" in (link.topic_setting(name, "cleanup.policy") or "")]
