@@ -41,8 +41,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node that all tests share; each makes topics and queues of its own."""
-    with running(tmp_path_factory.mktemp("node") / "data") as started:
+    """A node that all tests share; each makes topics and queues of its own. It looks after its logs often."""
+    settings = {"log.maintenance_interval_ms": 200}
+    with running(tmp_path_factory.mktemp("node") / "data", settings=settings) as started:
         yield started
 
 

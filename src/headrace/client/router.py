@@ -146,6 +146,9 @@ class Router:
     async def leader(self, at: TopicPartition, deadline: Deadline) -> Connection:
         """A connection to the node that leads a partition."""
         topic = await self.topic(at.topic, deadline)
+        if at.partition >= len(topic.partitions):
+            # It may have grown since it was looked at.
+            topic = (await self.refresh((at.topic,), deadline))[0]
         if not 0 <= at.partition < len(topic.partitions):
             raise InvalidPartitionsError(
                 f"{at.topic} has {len(topic.partitions)} partitions, numbered from 0; there is no {at.partition}"

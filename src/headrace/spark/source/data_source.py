@@ -10,14 +10,21 @@ The options are checked when the source is made, and again where it is known whe
 Nothing is asked of a node before a query runs.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from headrace.model.errors import HeadraceError
 from headrace.spark.errors import without_stack
 from headrace.spark.option.source import check_batch, check_stream, read_options
 from headrace.spark.source.batch import BatchReader, FilteringBatchReader
 from headrace.spark.source.column import check_schema, default_schema
-from headrace.spark.source.stream import StreamReader
+from headrace.spark.source.stream import RefusedStream, StreamReader
 
 
 class HeadraceDataSource(DataSource):
@@ -35,10 +42,13 @@ class HeadraceDataSource(DataSource):
             kind = FilteringBatchReader if options.push_filters else BatchReader
             return kind(check_schema(schema, options), options)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        with without_stack():
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        try:
             options = check_stream(read_options(self.options))
             return StreamReader(check_schema(schema, options), options)
+        except HeadraceError as error:
+            # PySpark loses an exception that is raised here, and tells of one of its own instead.
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         # The sink's modules are looked at by those who write.

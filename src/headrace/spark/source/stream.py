@@ -6,7 +6,7 @@ one batch late and never for the last, and `stop` never: neither is used.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from headrace.model.errors import HeadraceError
 from headrace.spark.errors import without_stack
 from headrace.spark.link import Link
 from headrace.spark.option.source import SourceOptions
@@ -90,3 +91,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.connect()
             self._made_tail = Tail(self._options, link, control_is_news=self.control_is_news)
         return self._made_tail
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be, and says why as soon as it is asked for anything."""
+
+    def __init__(self, error: HeadraceError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Document:  # noqa: N802
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        self._refuse()
+
+    def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
+        self._refuse()
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with without_stack():
+            raise self._error
