@@ -15,8 +15,8 @@ from tests.spark.killed_driver import stop_here
 
 from headrace.client.transactional import TransactionalProducer
 from headrace.spark import session
+from headrace.spark.sink.plan import Plan
 from headrace.spark.sink.staging import Staged
-from headrace.spark.sink.task import Plan
 from headrace.spark.sink.topic_writer import StreamWriter
 from headrace.spark.source.data_source import HeadraceDataSource
 

@@ -89,6 +89,20 @@ class Properties(NamedTuple):
     move_id: bytes | None = None
 
 
+def property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, deduplication_id: str | None) -> Headers:
+    """The headers that say what of a message differs from the default."""
+    headers: list[tuple[str, bytes]] = []
+    if priority != PRIORITY_DEFAULT:
+        headers.append((PRIORITY_HEADER, b"%d" % priority))
+    if delay_ms is not None:
+        headers.append((DELAY_HEADER, b"%d" % delay_ms))
+    if ttl_ms is not None:
+        headers.append((TTL_HEADER, b"%d" % ttl_ms))
+    if deduplication_id:
+        headers.append((DEDUPLICATION_HEADER, deduplication_id.encode()))
+    return tuple(headers)
+
+
 def message_id(partition: int, offset: int) -> str:
     """How a message is known that was never moved."""
     return f"{partition}-{offset}"

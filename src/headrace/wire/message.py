@@ -24,6 +24,7 @@ from headrace.model.message import (
     Headers,
     Message,
     Properties,
+    property_headers,
 )
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX
 from headrace.wire.kafka.fast_records import NewRecord, build_batch, read_batch
@@ -103,20 +104,6 @@ def encode_messages(messages: Sequence[Message], now_ms: int, *, keys: bool = Fa
                 properties[len(records)] = found
         records.append((key, body, headers))
     return Encoded(build_batch(records, now_ms), properties)
-
-
-def property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, deduplication_id: str | None) -> Headers:
-    """The headers that say what differs from the default."""
-    headers: list[tuple[str, bytes]] = []
-    if priority != PRIORITY_DEFAULT:
-        headers.append((PRIORITY_HEADER, b"%d" % priority))
-    if delay_ms is not None:
-        headers.append((DELAY_HEADER, b"%d" % delay_ms))
-    if ttl_ms is not None:
-        headers.append((TTL_HEADER, b"%d" % ttl_ms))
-    if deduplication_id:
-        headers.append((DEDUPLICATION_HEADER, deduplication_id.encode()))
-    return tuple(headers)
 
 
 def decode_messages(batch: Buffer, header: BatchHeader | None = None) -> list[StoredMessage]:

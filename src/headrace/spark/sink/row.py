@@ -5,11 +5,10 @@ import math
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.message import Headers
+from headrace.model.message import Headers, property_headers
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX
 from headrace.spark.errors import ColumnError
 from headrace.spark.sink.column import PROPERTIES
-from headrace.wire.message import property_headers
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 KEY, VALUE, HEADER_LIST, TIME_MS = "key", "value", "headers", "timestamp_ms"

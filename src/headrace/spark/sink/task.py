@@ -6,7 +6,6 @@ is bounded, however many partitions there are.
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,10 +17,10 @@ from headrace.host.clock import SystemClock
 from headrace.model.errors import BatchTooLargeError, InvalidPartitionsError
 from headrace.spark.arrow.encode import encode_batches
 from headrace.spark.errors import ColumnError
-from headrace.spark.sink.option import SinkOptions
 from headrace.spark.sink.place import NOWHERE, Partitions, partitions_by_key, partitions_of_queue
+from headrace.spark.sink.plan import Plan
 from headrace.spark.sink.row import HEADER_LIST, KEY, TIME_MS, VALUE, deduplication_ids, to_messages
-from headrace.spark.sink.staging import Stage, StagingPlace
+from headrace.spark.sink.staging import Stage
 from headrace.spark.sink.target import Shape, find_shape
 
 # Of one batch before it is compressed, unless the topic takes less.
@@ -30,16 +29,6 @@ _BATCH_BYTES = 960 * 1024
 _MARGIN_BYTES = 1024
 _GATHERED_BYTES = 4 * _BATCH_BYTES  # of a partition, before it is encoded
 _GATHERED_BYTES_MAX = 64 * 1024 * 1024  # of all partitions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What the driver has found out, for the tasks."""
-
-    options: SinkOptions
-    names: frozenset[str]  # of the columns that are written
-    shape: Shape | None  # of the topic that the options name
-    staging: StagingPlace
 
 
 class Gathered:

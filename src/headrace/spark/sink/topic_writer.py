@@ -28,8 +28,8 @@ Spark builds the writer anew for each batch, on the driver for the tasks and onc
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
@@ -38,10 +38,13 @@ from headrace.host.rand import SystemRand
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.sink.column import check_columns
 from headrace.spark.sink.option import SinkOptions, read_options
+from headrace.spark.sink.plan import Plan
 from headrace.spark.sink.publish import Identity, publish
 from headrace.spark.sink.staging import Stage, Staged, prepare_staging
 from headrace.spark.sink.target import find_shape
-from headrace.spark.sink.task import Plan, TaskWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -88,7 +91,10 @@ def _suffix(options: SinkOptions) -> str:
     return "" if options.topic is None else f"-{options.topic}"
 
 
-def _stage(plan: Plan, identity: Identity, batches: Iterator[pa.RecordBatch], *, turn: int) -> Stage:
+def _stage(plan: Plan, identity: Identity, batches: "Iterator[pa.RecordBatch]", *, turn: int) -> Stage:
+    # Here and not above: only tasks take the time to import what encodes.
+    from headrace.spark.sink.task import TaskWriter
+
     stage = Stage(plan.staging, identity.name)
     with without_stack():
         try:
@@ -114,7 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan
         self._identity = identity
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         context = TaskContext.get()
         turn = 0 if context is None else context.partitionId()
         return _stage(self._plan, self._identity, iterator, turn=turn).finish(query_id=None)
@@ -134,7 +140,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         context = TaskContext.get()
         assert context is not None, "a streaming query's task has a context"
         query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
