@@ -224,6 +224,13 @@ def test_a_batch_that_is_seen_twice_is_counted_once() -> None:
     assert tally.totals(2.0).rows_per_second == 6.5
 
 
+def test_rows_that_came_too_late_are_counted() -> None:
+    tally = Tally()
+    dropped = [{"numRowsDroppedByWatermark": 3}, {"numRowsDroppedByWatermark": 1}]
+    tally.add("a", [report(0, 5) | {"stateOperators": dropped}, report(1, 5)])
+    assert tally.totals(1.0).late == 4
+
+
 def test_the_pace_is_that_of_the_last_seconds() -> None:
     tally = Tally()
     tally.add("a", [report(0, 1_000)])

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, config, consume, group, log, produce, queue, receive, send, topic, up, worker
+from headrace.cli import bench, config, consume, group, log, pipeline, produce, queue, receive, send, topic, up, worker
 from headrace.cli.output import Group
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command("produce", rich_help_panel="Streams")(produce.produce)
 app.command("consume", rich_help_panel="Streams")(consume.consume)
 app.add_typer(group.app, name="group", rich_help_panel="Streams")
 app.add_typer(bench.app, name="bench", rich_help_panel="Streams")
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel="Data")
 
 
 def _print_version(wanted: bool) -> None:

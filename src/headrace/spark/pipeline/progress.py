@@ -19,6 +19,7 @@ class Totals(NamedTuple):
     seconds: float = 0.0
     lag: int | None = None  # None where no source says it
     recent_per_second: float | None = None  # of the last seconds; None where nobody kept them
+    late: int = 0  # rows that came after the watermark and were dropped
 
     @property
     def rows_per_second(self) -> float:
@@ -36,6 +37,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], int] = {}
+        self._late: dict[tuple[str, int], int] = {}
         self._lags: dict[str, int | None] = {}
         self._looks: deque[tuple[float, int]] = deque([(0.0, 0)])  # when, and how many rows there were
 
@@ -45,6 +47,8 @@ class Tally:
             rows = int(report["numInputRows"])
             if rows or at in self._rows:
                 self._rows[at] = max(rows, self._rows.get(at, 0))
+            late = sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in report.get("stateOperators", ()))
+            self._late[at] = max(late, self._late.get(at, 0))
             self._lags[query] = lag_of(report)
 
     def totals(self, seconds: float) -> Totals:
@@ -56,7 +60,8 @@ class Tally:
             looks.popleft()
         span_s = seconds - looks[0][0]
         recent = (rows - looks[0][1]) / span_s if span_s > 0 else 0.0
-        return Totals(rows, len(self._rows), seconds, sum(known) if known else None, recent)
+        lag = sum(known) if known else None
+        return Totals(rows, len(self._rows), seconds, lag, recent, sum(self._late.values()))
 
 
 def lag_of(report: Mapping[str, Any]) -> int | None:

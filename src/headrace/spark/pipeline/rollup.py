@@ -109,20 +109,18 @@ def run(options: RollupOptions, run: Run) -> Summary:
         .trigger(**run.trigger())
     )
     written = to_topic.start()
-    if options.table is None:
-        run.follow(written, step="rollup")
-    elif run.is_continuous:
-        run.follow(written, _to_table(spark, options, run), step="rollup")
+    if options.table is not None and run.is_continuous:
+        totals = run.follow(written, _to_table(spark, options, run), step="rollup")
     else:
-        # One after the other: the table gets all that the topic has just got.
-        run.follow(written, step="rollup")
-        run.follow(_to_table(spark, options, run), step="table")
+        totals = run.follow(written, step="rollup")
+        if options.table is not None:  # after the other, so that it gets all that the topic has just got
+            run.follow(_to_table(spark, options, run), step="table")
     since_ms = SystemClock().wall_ms() - int(options.hours * 3_600_000)
     recent = [row.asDict() for row in read_rollup(spark, options, since_ms).collect()]
     if options.report is not None:
         write_report(options.report, rollup_page(recent, COLUMNS, lines(recent), hours=options.hours))
         run.note(f"The report is in {options.report}.")
-    return summarise(recent, hours=options.hours)
+    return summarise(recent, hours=options.hours, late=totals.late)
 
 
 def prepare(options: RollupOptions) -> dict[UUID, str]:

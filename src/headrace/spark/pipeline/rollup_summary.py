@@ -55,7 +55,7 @@ def _worst(rows: Sequence[Row], column: str) -> int | None:
     return round(max(known)) if known else None
 
 
-def summarise(rows: Sequence[Row], *, hours: float) -> Summary:
+def summarise(rows: Sequence[Row], *, hours: float, late: int = 0) -> Summary:
     sent = [row for row in rows if row["event"] == "sent"]
     minutes: dict[Any, int] = defaultdict(int)
     for row in sent:
@@ -68,6 +68,7 @@ def summarise(rows: Sequence[Row], *, hours: float) -> Summary:
             "messages sent": sum(row["messages"] for row in sent),
             "bytes stored": sum(row["bytes"] for row in sent),
             "busiest minute, messages/s": max(minutes.values(), default=0) / MINUTE_S,
+            "rows that came too late": late,
         },
         notes=[
             "Ages count from when a message was sent; percentiles are those of the worst minute. "
