@@ -1,0 +1,1 @@
+"""Users' own pipelines: a declarative project over their topics, made and run."""
