@@ -1,21 +1,26 @@
 """A Spark driver in a process of its own, killed as a crash would: its JVM and its Python workers with it.
 
-The driver is a module of the tests, started with arguments. Placed points are its own affair: it creates a file when it
-is there, and waits to be killed.
+The driver is a module of the tests, started with arguments. At a placed point it creates a file and waits to be killed.
 """
 
+import os
+import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from deltalake import DeltaTable
 from tests.support.node import environment
 from tests.support.wait import wait_until
 
-DEADLINE_S = 120.0
+LONG = bool(os.environ.get("HEADRACE_LONG"))
+ANY = ""  # a point in a batch: any moment
+
+DEADLINE_S = 240.0
 _EXIT_DEADLINE_S = 30.0
 
 
@@ -53,13 +58,19 @@ class Driver:
 
 
 @contextmanager
-def driving(module: str, arguments: Sequence[object], *, log: Path) -> Iterator[Driver]:
+def driving(
+    module: str, arguments: Sequence[object], *, log: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[Driver]:
     """Start a driver; whatever happens, nothing of it is left."""
     command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
     root = Path(__file__).parents[2]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, cwd=root, env=environment({}) | {"PYTHONPATH": str(root)}
+            command,
+            stdout=output,
+            stderr=output,
+            cwd=root,
+            env=environment({}) | {"PYTHONPATH": str(root)} | dict(variables or {}),
         )
     driver = Driver(process, log)
     try:
@@ -73,3 +84,24 @@ def stop_here(marker: Path) -> None:
     """For drivers: say that the placed point is reached, and stay there until killed."""
     marker.touch()
     threading.Event().wait()
+
+
+def kill_by_table(module: str, arguments: Sequence[object], point: str, table: Path, *, place: Path) -> None:
+    """Start a driver that writes to a Delta table, and kill it around a commit or at any moment of its work."""
+    # The stopping sink imports this module.
+    from tests.spark.stopping_sink import stopping_at
+
+    marker = place / "reached"
+    marker.unlink(missing_ok=True)
+    with driving(module, arguments, log=place / "log", variables=stopping_at(point, marker)) as driver:
+        if point == ANY:
+            version = version_of(table) + random.randint(1, 2)
+            driver.wait_until(lambda: version_of(table) >= version, what="the driver adds batches")
+            threading.Event().wait(random.uniform(0, 0.5))  # somewhere in the next batch
+        else:
+            driver.wait_until(marker.exists, what=f"the driver stops {point} a commit")
+        driver.kill()
+
+
+def version_of(table: Path) -> int:
+    return DeltaTable(table).version() if DeltaTable.is_deltatable(str(table)) else 0

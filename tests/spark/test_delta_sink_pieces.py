@@ -15,6 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import OptionError, SchemaDriftError
 from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
+from headrace.spark.lake.data_sink import make_plan
 from headrace.spark.lake.key import Mark, PartitionKey
 from headrace.spark.lake.keying import ByBatch
 from headrace.spark.lake.part_file import PartFile, PartFiles
@@ -293,6 +294,39 @@ def test_columns_that_no_table_could_take_are_refused(
     struct = StructType([StructField(name, StringType()) for name in columns])
     with pytest.raises(OptionError, match=sentence):
         check_columns(struct, partition_by=partition_by, is_keyed_by_offset="topic" in columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "sentence"),
+    [
+        (A_TOPIC, {"partitionBy": "text"}, "is partitioned by topic"),
+        (A_TOPIC, {"partitionBy": "text,topic"}, "is partitioned by topic"),
+        (StructType(A_TOPIC.fields[:-1]), {}, "column text is missing here"),
+        (StructType(A_TOPIC.fields[1:]), {"mergeSchema": "true"}, "partitioned by topic, which the rows do not have"),
+        (StructType([*A_TOPIC.fields, StructField("note", StringType())]), {}, "column note is new here"),
+    ],
+)
+def test_rows_are_held_against_the_table_before_anything_runs(
+    tmp_path: Path, columns: StructType, options: dict[str, str], sentence: str
+) -> None:
+    plan = a_plan(tmp_path)
+    add_offsets(plan, written(plan, rows_of("a", 0, range(5))))
+    with pytest.raises((OptionError, SchemaDriftError), match=sentence):
+        make_plan(parse_options({"path": str(tmp_path), **options}), columns, overwrites=False)
+
+
+def test_what_is_partitioned_by_is_known_from_the_table(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    add_offsets(plan, written(plan, rows_of("a", 0, range(5))))
+    assert make_plan(parse_options({"path": str(tmp_path)}), A_TOPIC, overwrites=False).partition_by == ("topic",)
+
+
+def test_rows_of_topics_cannot_overwrite_and_need_no_other_key(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path), "keyedBy": "offset"}
+    with pytest.raises(OptionError, match="cannot overwrite"):
+        make_plan(parse_options(options), A_TOPIC, overwrites=True)
+    with pytest.raises(OptionError, match="leave out the job's key"):
+        make_plan(parse_options({**options, "idempotencyKey": "x"}), A_TOPIC, overwrites=False)
 
 
 def test_a_type_that_delta_lacks_is_refused_by_name() -> None:
