@@ -1,12 +1,16 @@
 """What a read may be asked for, and how what cannot be is refused: no JVM and no node here."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from headrace.client.values import TopicPartition
 from headrace.spark.errors import OptionError
+from headrace.spark.option import kafka
 from headrace.spark.option.place import EARLIEST, LATEST, Everywhere, Offsets, Time, Times
 from headrace.spark.option.source import (
+    NAMES,
     Assigned,
     Pattern,
     Queue,
@@ -223,3 +227,9 @@ def test_a_schema_that_cannot_be_is_refused(field: StructField, said: str) -> No
     with pytest.raises(OptionError) as caught:
         check_schema(StructType([field]), read())
     assert str(caught.value).startswith(said)
+
+
+def test_every_option_of_the_source_is_explained() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    idle = {*kafka.IDLE_NAMES, "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"}
+    assert [name for name in NAMES if name not in idle and f"`{name}`" not in page] == []

@@ -5,12 +5,13 @@ from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.source_data import options_of, read, refusal, run_available, stream, values
+from tests.spark.source_data import delete_below, options_of, read, refusal, run_available, stream, values
 from tests.spark.test_source_stream import kept
 from tests.support.node import NodeProcess
 
 from headrace import Client
 from headrace.client.values import TopicPartition
+from headrace.spark.errors import DataLossError
 from headrace.spark.link import Link
 from headrace.spark.source.tail import Tail
 
@@ -78,7 +79,8 @@ def test_a_stream_of_a_queue_gives_each_message_once_with_its_columns(
     queue = client.queue(topic)
     queue.create(history=3600)
     queue.send("one", priority=7)
-    options = {"queue": topic, "http": node.http, "startingOffsets": "earliest", "includeQueueColumns": True}
+    options = {"queue": topic, "http": node.http, "reader": "lake", "startingOffsets": "earliest"}
+    options |= {"includeQueueColumns": "true"}
     first = run_available(stream(spark, node, **options), checkpoint)
     (row,) = first.rows
     assert (row["id"], row["priority"], row["state"]) == (f"0-{row['offset']}", 7, "visible")
@@ -86,6 +88,7 @@ def test_a_stream_of_a_queue_gives_each_message_once_with_its_columns(
     assert run_available(stream(spark, node, **options), checkpoint).rows == [], "an acknowledgement is no message"
     queue.send("two")
     assert values(run_available(stream(spark, node, **options), checkpoint).rows) == ["two"]
+    assert [reader.name for reader in queue.readers()] == ["lake"]
 
 
 def test_leases_and_acknowledgements_alone_start_no_batch(node: NodeProcess, client: Client, topic: str) -> None:
@@ -100,6 +103,27 @@ def test_leases_and_acknowledgements_alone_start_no_batch(node: NodeProcess, cli
         following = kept(one.latest(end, most=None, least=None))
         (only,) = one.ranges(end, following)
         assert only.start < following.offsets[TopicPartition(topic, 0)]
+
+
+def test_what_was_seen_to_be_no_message_may_be_cleaned_away(node: NodeProcess, client: Client, topic: str) -> None:
+    queue = client.queue(topic)
+    queue.create()
+    queue.send("one")
+    at = TopicPartition(topic, 0)
+    with tail(node, topic, startingOffsets="earliest") as one:
+        end = kept(one.latest(kept(one.initial()), most=None, least=None))
+        queue.receive(wait=5)[0].ack()
+        assert one.latest(end, most=None, least=None) is None
+        reported = one.end()
+        assert reported is not None
+        delete_below(node, topic, reported.offsets[at])
+        following = kept(one.latest(end, most=None, least=None))
+        assert following.offsets[at] > end.offsets[at]
+        assert (following.skipped, one.ranges(end, following)) == ({}, [])
+    with tail(node, topic) as another:
+        assert another.ranges(end, following) == [], "a batch is repeated as it was"
+        with pytest.raises(DataLossError, match=r"done and cleaned away; name a reader"):
+            another.latest(end, most=None, least=None)
 
 
 def test_a_named_reader_is_registered_and_moved_to_where_the_stream_goes_on(

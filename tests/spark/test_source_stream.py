@@ -272,3 +272,5 @@ def test_topics_that_appear_later_are_read_from_their_start(node: NodeProcess, t
         produce(node, f"{topic}.two", numbers(4))
         following = kept(one.latest(end, most=None, least=None))
         assert one.ranges(end, following) == [Range(f"{topic}.two", 0, 0, 4)]
+    with tail(node, subscribePattern=f"{topic}.*") as another:
+        assert another.ranges(end, following) == [Range(f"{topic}.two", 0, 0, 4)], "a batch is repeated as it was"

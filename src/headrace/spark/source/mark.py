@@ -8,11 +8,11 @@ topic can have, what else must survive a restart:
     ids      the topics' ids, so that one that was deleted and made anew is not taken for the old one
     skipped  offsets that retention had removed before they were read, where the reader was told to go on
     first    on the mark that a stream begins with: whether it begins with whatever is the earliest
-    began    on the first batch's end: where that batch began
+    began    on a batch's end: where that batch began, unless it was at the end of the one before
 
 Spark does not keep the mark that a stream begins with. After a crash in the first batch it asks for it again, and
 "latest" would by then be later than the batch that is repeated: its rows would be lost. It does keep the batch's
-end, and `began` there says where it began.
+end, and `began` there says where it began. The same holds of a batch that began with new partitions or behind a gap.
 """
 
 from collections.abc import Iterable, Mapping

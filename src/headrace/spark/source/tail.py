@@ -97,7 +97,7 @@ class Tail:
             offsets=offsets,
             ids={**start.ids, **selected.ids},
             skipped=_added(start.skipped, step.skipped),
-            began=start.offsets if start.is_first else None,
+            began=step.begins if start.is_first or _is_elsewhere(step.begins, start.offsets) else None,
         )
 
     def end(self) -> Mark | None:
@@ -187,14 +187,13 @@ class Tail:
 
     def ranges(self, start: Mark, end: Mark) -> list[Range]:
         """The offsets between two marks that there still are."""
-        begins = end.began if start.is_first and end.began is not None else start.offsets
+        begins = start.offsets if end.began is None else end.began
         selected = self._same(end)
         wanted = {
-            at: 0 if start.ids.get(at.topic, id) != id else begins.get(at, 0)
-            for at in end.offsets
-            if (id := selected.ids.get(at.topic)) is not None and id == end.ids.get(at.topic, id)
+            at: begins[at]
+            for at, offset in end.offsets.items()
+            if begins.get(at, offset) < offset and not _is_gone(at, end, selected)
         }
-        wanted = {at: offset for at, offset in wanted.items() if offset < end.offsets[at]}
         kept = self._begins(start, wanted, self._survey.starts(wanted))
         ranges = [Range(at.topic, at.partition, kept[at], end.offsets[at]) for at in sorted(kept)]
         return [one for one in ranges if one.start < one.end]
@@ -214,6 +213,15 @@ class _Step:
 def _is_new(at: TopicPartition, start: Mark, selected: Selected) -> bool:
     """Whether its topic is another one than that of the mark."""
     return start.ids.get(at.topic, selected.ids[at.topic]) != selected.ids[at.topic]
+
+
+def _is_gone(at: TopicPartition, end: Mark, selected: Selected) -> bool:
+    """Whether the topic that a mark is about is there no more, or another one in its place."""
+    return at.topic not in selected.ids or _is_new(at, end, selected)
+
+
+def _is_elsewhere(begins: Positions, offsets: Positions) -> bool:
+    return any(offsets.get(at) != offset for at, offset in begins.items())
 
 
 def _difference(begins: Positions, wanted: Positions) -> dict[TopicPartition, int]:
