@@ -14,6 +14,7 @@ from headrace.client.queue.sync import Client
 from headrace.client.values import Outgoing
 from headrace.host.clock import SystemClock
 from headrace.spark.errors import OptionError
+from headrace.spark.lake.reading import Snapshot
 from headrace.spark.pipeline import archive, replay
 from headrace.spark.pipeline.archive import ArchiveOptions
 from headrace.spark.pipeline.replay import Pace, Piece, ReplayOptions, cut
@@ -140,7 +141,7 @@ def test_a_job_that_ended_in_the_middle_goes_on_behind_what_it_sent(lake: Lake, 
 )
 def test_messages_are_chosen_by_time_key_and_condition(lake: Lake, options: dict[str, Any], numbers: list[int]) -> None:
     found = replay.chosen(
-        replay.Snapshot(lake.table).frame(lake.spark),
+        Snapshot(lake.table).frame(lake.spark),
         ReplayOptions(server=lake.node.server, table=str(lake.table), to="any", **options),
     ).collect()
     assert sorted(values(found)) == sorted(f"order {number}" for number in numbers)
@@ -167,7 +168,7 @@ def test_a_queue_gets_messages_that_its_workers_receive_now(lake: Lake, topic: s
         queue = client.queue(topic)
         queue.create()
         lake.replay(topic, state="queue", job="queue", is_queue=True, keys=("key-4",))
-        received = {}
+        received: dict[str, str] = {}
         while len(received) < 20:
             for message in queue.receive(max=10, wait=5):
                 received[message.body.decode()] = dict(message.headers)["replay-timestamp-ms"].decode()
