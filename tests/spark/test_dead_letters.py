@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next_with_what_it_had_chosen(
             goal = kill * count // (kills + 3)
             wait_until(
                 lambda goal=goal: len(numbers(node.http, topic)) >= goal,  # type: ignore[misc]
-                deadline_s=90,
+                deadline_s=200,
                 what="letters are on their way back",
             )
         finally:

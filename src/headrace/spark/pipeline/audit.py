@@ -17,6 +17,7 @@ the audit begins.
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -38,7 +39,7 @@ from headrace.spark.pipeline.audit_number import DOUBLED, LOST, OUT_OF_ORDER, UN
 from headrace.spark.pipeline.summary import Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
     from headrace.spark.pipeline.context import Run
 
@@ -123,22 +124,31 @@ class Log:
 def run(spark: "SparkSession", options: AuditOptions, run: "Run") -> Summary:
     if options.is_live:
         return run_live(spark, options, run)
+    with ExitStack() as kept:
+        return _run(spark, options, run, kept)
+
+
+def _run(spark: "SparkSession", options: AuditOptions, run: "Run", kept: ExitStack) -> Summary:
     rows = None if options.lake is None else _lake_rows(spark, options)
-    topics = options.names or _topics_of(rows)
     run.report("reading the log")
-    log = _read_log(spark, options, topics)
-    try:
-        run.report("comparing")
-        judged = audit_delivery.judge(audit_delivery.told(log.batches)).persist()
-        findings = _find(log, judged, rows, options).persist()
-        found = findings.orderBy("topic", "partition", "firstOffset").limit(_SHOWN_MAX).collect()
-        if options.findings is not None:
-            findings.write.format("headrace_delta").mode("append").option("path", options.findings).save()
-            run.note(f"The findings are in {options.findings}.")
-        counted = _counted(log, rows, findings).collect()
-        return _summary(options, counted, found, _unjudged(judged))
-    finally:
-        log.batches.unpersist()
+    log = _read_log(spark, options, options.names or _topics_of(rows), kept)
+    run.report("comparing")
+    judged = _keep(kept, audit_delivery.judge(audit_delivery.told(log.batches)))
+    findings = _keep(kept, _find(log, judged, rows, options))
+    shown = findings.orderBy("topic", "partition", "firstOffset").limit(_SHOWN_MAX).collect()
+    if options.findings is not None:
+        dated = findings.withColumn("foundAt", sf.current_timestamp())
+        dated.write.format("headrace_delta").mode("append").option("path", options.findings).save()
+        run.note(f"The findings are in {options.findings}.")
+    counted = _counted(log, rows, findings).collect()
+    run.report("compared", rows=sum(row["rows"] for row in counted))
+    return _summary(options, counted, shown, judged.where("not isJudged").count())
+
+
+def _keep(kept: ExitStack, frame: "DataFrame") -> "DataFrame":
+    """Made once, for all who look at it."""
+    kept.callback(frame.unpersist)
+    return frame.persist()
 
 
 def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: AuditOptions) -> "DataFrame":
@@ -170,7 +180,7 @@ def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: Audi
 # What is read.
 
 
-def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, ...]) -> Log:
+def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, ...], kept: ExitStack) -> Log:
     with Link(options.server, ClientConfig()) as link:
         known = link.topics(topics)
         if options.lake is None and (missing := [topic for topic in topics if topic not in known]):
@@ -184,7 +194,7 @@ def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, .
             return _no_log(spark)
         ends, stable_ends = link.end_offsets(ats, committed=False), link.end_offsets(ats, committed=True)
         register(spark)
-        journal = _reader(spark, options, JOURNAL, ends).load().persist()
+        journal = _keep(kept, _reader(spark, options, JOURNAL, ends).load())
         journal.count()
         # Asked after the reading: what retention removed meanwhile is not taken for a hole.
         starts = link.start_offsets(ats)
@@ -192,10 +202,12 @@ def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, .
         [(at.topic, at.partition, starts[at], ends[at], cleaned[at.topic]) for at in ats], _PLACES
     )
     messages = _reader(spark, options, "headrace", stable_ends).option("includeHeaders", "true").load()
-    return Log(batches=audit_log.with_gaps(journal, places).persist(), messages=messages, places=places)
+    return Log(batches=_keep(kept, audit_log.with_gaps(journal, places)), messages=messages, places=places)
 
 
-def _reader(spark: "SparkSession", options: AuditOptions, format: str, ends: Mapping[TopicPartition, int]) -> Any:
+def _reader(
+    spark: "SparkSession", options: AuditOptions, format: str, ends: Mapping[TopicPartition, int]
+) -> "DataFrameReader":
     offsets: dict[str, dict[str, int]] = {}
     for at, end in ends.items():
         offsets.setdefault(at.topic, {})[str(at.partition)] = end
@@ -275,10 +287,6 @@ def _explained_in_lake(log: Log, rows: "DataFrame", findings: "DataFrame") -> "D
 
 _FAULTS = (LOST, DOUBLED, OUT_OF_ORDER, UNKNOWN)
 _COLUMNS = ("topic", "partition", "rows", "first", "last", *audit_log.EXPLAINED, *_FAULTS, "other")
-
-
-def _unjudged(judged: "DataFrame") -> int:
-    return judged.where("not isJudged").count()
 
 
 def _summary(options: AuditOptions, counted: list[Any], found: list[Any], unjudged: int) -> Summary:

@@ -80,9 +80,14 @@ def find_number_faults(messages: "DataFrame", number: str, *, key: str, is_gaple
         "partition",
         "offset",
         sf.col("offset").alias("endOffset"),
-        sf.coalesce("scope", sf.lit("")).alias("scope"),
+        whose_numbers("scope").alias("scope"),
         sf.col("number").alias("first"),
         sf.col("number").alias("last"),
     )
-    whose = sf.concat(sf.lit("key "), sf.col("scope"))
-    return find_faults(rows, rule="number", scope=("topic", "scope"), whose=whose, is_gapless=sf.lit(is_gapless))
+    scope, gapless = ("topic", "scope"), sf.lit(is_gapless)
+    return find_faults(rows, rule="number", scope=scope, whose=sf.col("scope"), is_gapless=gapless)
+
+
+def whose_numbers(column: str) -> "Column":
+    """In words. Messages without a key have numbers together."""
+    return sf.coalesce(sf.concat(sf.lit("key "), sf.col(column)), sf.lit("no key"))

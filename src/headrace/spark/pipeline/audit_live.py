@@ -11,7 +11,6 @@ Findings are written exactly once. What is late within `patience_s` is out of or
 """
 
 from collections.abc import Iterator
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
@@ -24,12 +23,13 @@ from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
 from headrace.spark.link import Link
 from headrace.spark.pipeline.audit_follow import Fault, Follower, Gap, Seen
-from headrace.spark.pipeline.audit_id import with_value
+from headrace.spark.pipeline.audit_id import whose_numbers, with_value
 from headrace.spark.pipeline.audit_number import FINDING, FINDING_COLUMNS
 from headrace.spark.pipeline.summary import Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from headrace.spark.pipeline.audit import AuditOptions
     from headrace.spark.pipeline.context import Run
@@ -49,11 +49,12 @@ def run_live(spark: "SparkSession", options: "AuditOptions", run: "Run") -> Summ
     """Follow the topics until the run is stopped."""
     spark.conf.set(_PROVIDER, _ROCKSDB)
     spark.conf.set(_CHANGELOG, "true")
-    findings = find_live(numbered(spark, options), patience_ms=int(options.patience_s * 1000))
+    found = find_live(numbered(spark, options), patience_ms=int(options.patience_s * 1000))
+    findings = found.withColumn("foundAt", sf.current_timestamp())
     if options.to is not None:
         written = findings.select(
             sf.concat_ws("-", "topic", "partition").alias("key"),
-            sf.to_json(sf.struct(*FINDING_COLUMNS)).alias("value"),
+            sf.to_json(sf.struct(*FINDING_COLUMNS, "foundAt")).alias("value"),
         )
         writer = written.writeStream.format("headrace").option("kafka.bootstrap.servers", options.server)
         writer = writer.option("topic", options.to)
@@ -148,71 +149,66 @@ def _finding(key: Any, fault: Fault) -> Row:
 
 def numbered(spark: "SparkSession", options: "AuditOptions") -> "DataFrame":
     """The streams as rows with numbers, one for each rule that a batch or a message falls under."""
-    register(spark)
-    is_cleaned = sf.col("topic").isin(*options.queues, *_compacted(options), "")
-    journal = _stream(spark, options, JOURNAL).load().withColumn("isGapless", ~is_cleaned)
-    place = (sf.col("baseOffset").alias("offset"), sf.col("lastOffset").alias("endOffset"))
-    offsets = journal.select(
-        "topic",
-        sf.lit("offset").alias("rule"),
-        sf.format_string("partition %d", "partition").alias("scope"),
-        "partition",
-        *place,
-        sf.col("baseOffset").alias("first"),
-        sf.col("lastOffset").alias("last"),
-        "isGapless",
-    )
-    sequences = journal.where("producerId is not null and baseSequence is not null").select(
-        "topic",
-        sf.lit("producer sequence").alias("rule"),
-        sf.format_string("partition %d, producer %d epoch %d", "partition", "producerId", "producerEpoch").alias(
-            "scope"
-        ),
-        "partition",
-        *place,
-        sf.col("baseSequence").cast("bigint").alias("first"),
-        (sf.col("baseSequence") + sf.col("lastOffset") - sf.col("baseOffset")).alias("last"),
-        "isGapless",
-        sf.lit(SEQUENCE_LIMIT).cast("bigint").alias("wrapsAt"),
-    )
-    rows: list[DataFrame] = [offsets, sequences, *_application_rows(spark, options)]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
-
-
-def _application_rows(spark: "SparkSession", options: "AuditOptions") -> list["DataFrame"]:
-    if options.unique is None and options.rising is None:
-        return []
-    messages = _stream(spark, options, "headrace").option("includeHeaders", "true").load()
-    rows = []
-    at = ("partition", "offset", sf.col("offset").alias("endOffset"))
-    if options.unique is not None:
-        # The same id twice is the same number twice, in a scope of its own.
-        named = with_value(messages, "scope", options.unique, "--unique").where("scope is not null")
-        zero = sf.lit(0).cast("bigint")
-        rows.append(
-            named.select("topic", "scope", *at, zero.alias("first"), zero.alias("last")).withColumns(
-                {"rule": sf.lit("id"), "isGapless": sf.lit(False)}
-            )
-        )
-    if options.rising is not None:
-        keyed = with_value(messages, "scope", options.of, "--of")
-        counted = with_value(keyed, "number", options.rising, "--rising")
-        number = sf.expr("try_cast(number as bigint)")
-        rows.append(
-            counted.select(
-                "topic",
-                sf.lit("number").alias("rule"),
-                sf.concat(sf.lit("key "), sf.coalesce("scope", sf.lit(""))).alias("scope"),
-                *at,
-                number.alias("first"),
-                number.alias("last"),
-                sf.lit(options.is_gapless).alias("isGapless"),
-            ).where("first is not null")
-        )
+    rows = _journal_rows(spark, options)
+    if options.unique is not None or options.rising is not None:
+        rows = rows.unionByName(_application_rows(spark, options))
     return rows
 
 
-def _stream(spark: "SparkSession", options: "AuditOptions", format: str) -> Any:
+def _journal_rows(spark: "SparkSession", options: "AuditOptions") -> "DataFrame":
+    register(spark)
+    is_cleaned = sf.col("topic").isin(*options.queues, *_compacted(options), "")
+    base, last, sequence = sf.col("baseOffset"), sf.col("lastOffset"), sf.col("baseSequence").cast("bigint")
+    offsets = _rule("offset", sf.format_string("partition %d", "partition"), base, last, ~is_cleaned)
+    producer = sf.format_string("partition %d, producer %d epoch %d", "partition", "producerId", "producerEpoch")
+    sequences = _rule(
+        "producer sequence", producer, sequence, sequence + last - base, ~is_cleaned, wraps_at=SEQUENCE_LIMIT
+    )
+    rules = sf.array(offsets, sf.when(sf.col("producerId").isNotNull() & sequence.isNotNull(), sequences))
+    journal = _stream(spark, options, JOURNAL).load()
+    return journal.select(
+        "topic", "partition", base.alias("offset"), last.alias("endOffset"), sf.inline(sf.array_compact(rules))
+    )
+
+
+def _application_rows(spark: "SparkSession", options: "AuditOptions") -> "DataFrame":
+    messages = _stream(spark, options, "headrace").option("includeHeaders", "true").load()
+    rules = []
+    if options.unique is not None:
+        # The same id twice is the same number twice, in a scope of its own.
+        messages = with_value(messages, "id", options.unique, "--unique")
+        zero = sf.lit(0).cast("bigint")
+        rules.append(sf.when(sf.col("id").isNotNull(), _rule("id", sf.col("id"), zero, zero, sf.lit(False))))
+    if options.rising is not None:
+        messages = with_value(messages, "whose", options.of, "--of")
+        messages = with_value(messages, "number", options.rising, "--rising")
+        scope = whose_numbers("whose")
+        number = sf.expr("try_cast(number as bigint)")
+        rule = _rule("number", scope, number, number, sf.lit(options.is_gapless))
+        rules.append(sf.when(number.isNotNull(), rule))
+    return messages.select(
+        "topic",
+        "partition",
+        "offset",
+        sf.col("offset").alias("endOffset"),
+        sf.inline(sf.array_compact(sf.array(*rules))),
+    )
+
+
+def _rule(
+    name: str, scope: "Column", first: "Column", last: "Column", is_gapless: "Column", *, wraps_at: int | None = None
+) -> "Column":
+    return sf.struct(
+        sf.lit(name).alias("rule"),
+        scope.alias("scope"),
+        first.alias("first"),
+        last.alias("last"),
+        is_gapless.alias("isGapless"),
+        sf.lit(wraps_at).cast("bigint").alias("wrapsAt"),
+    )
+
+
+def _stream(spark: "SparkSession", options: "AuditOptions", format: str) -> "DataStreamReader":
     return (
         spark.readStream.format(format)
         .option("kafka.bootstrap.servers", options.server)
