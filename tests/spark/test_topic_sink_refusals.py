@@ -1,11 +1,14 @@
 """What the sink refuses of options and columns, before Spark runs anything."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import StructType
 
 from headrace.model.errors import InvalidRequestError
+from headrace.spark.option.kafka import CLIENT_NAMES
 from headrace.spark.sink.column import check_columns
-from headrace.spark.sink.option import Job, read_options
+from headrace.spark.sink.option import NAMES, Job, read_options
 
 # Spark reads the words for types.
 pytestmark = pytest.mark.usefixtures("spark")
@@ -95,3 +98,10 @@ def test_settings_of_other_producers_are_taken_where_they_promise_nothing() -> N
         != read_options({**TOPIC, "txnAppId": "a", "txnVersion": "0"}).job
     )
     assert read_options({**TOPIC, "txnAppId": "a", "txnVersion": "7"}).job == Job("app-a", 7)
+
+
+def test_the_page_has_every_option_that_does_something() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    section = page[page.index("## Writing to topics and queues") : page.index("## Delta tables")]
+    own = NAMES[: NAMES.index("checkpointLocation")]
+    assert [name for name in own if name not in CLIENT_NAMES and f"`{name}`" not in section] == []

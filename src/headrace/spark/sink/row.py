@@ -31,7 +31,7 @@ def to_messages(batch: pa.RecordBatch, names: frozenset[str], *, now_ms: int) ->
 
 
 def _named(headers: pa.Array) -> pa.Array:
-    if headers.values.null_count or headers.values.field(0).null_count:
+    if pc.struct_field(headers.flatten(), "key").null_count:
         raise ColumnError("a row has a header without a key; a message cannot")
     return headers
 

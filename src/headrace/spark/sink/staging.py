@@ -97,11 +97,9 @@ class StagingPlace:
 
 def prepare_staging(root: Path | None) -> StagingPlace:
     """On the driver: the directory is made, and what was abandoned in it goes."""
-    root = root or Path(tempfile.gettempdir()) / f"headrace-staging-{os.getuid()}"
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if root.stat().st_uid != os.getuid():
-            raise StagingError(f"{root} belongs to somebody else; set the option stagingDirectory to another directory")
+        root = _temporary_root() if root is None else root
+        root.mkdir(parents=True, exist_ok=True)
         found = sorted(path.name for path in root.glob(_SHARED + "*"))
         token = found[0].removeprefix(_SHARED) if found else SystemRand().bytes(8).hex()
         (root / (_SHARED + token)).mkdir(exist_ok=True)
@@ -109,6 +107,15 @@ def prepare_staging(root: Path | None) -> StagingPlace:
     except OSError as error:
         raise StagingError(f"{root}, where tasks leave their output, cannot be used: {error.strerror}") from error
     return StagingPlace(root, token)
+
+
+def _temporary_root() -> Path:
+    """Where everybody may make directories, one that nobody else has made, or may look into."""
+    root = Path(tempfile.gettempdir()) / f"headrace-staging-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise StagingError(f"{root} belongs to somebody else; set the option stagingDirectory to another directory")
+    return root
 
 
 def _remove_abandoned(root: Path) -> None:
@@ -166,7 +173,7 @@ class Stage:
         # The name is new for every attempt: one that Spark has given up may still be writing.
         self._path = directory / f"{SystemRand().bytes(12).hex()}.batches"
         try:
-            directory.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(exist_ok=True)
             return self._path.open("xb")
         except OSError as error:
             raise self._failed(error) from error
