@@ -3,20 +3,23 @@
 import os
 import signal
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.dead_queue import CRASHES, bury, dead_name, numbers
-from tests.spark.pipeline_run import make_run
+from tests.spark.pipeline_run import RecordingView, make_run
 from tests.support.node import HEADRACE, NodeProcess
 from tests.support.wait import wait_until
 
 from headrace.client.queue.description import RedriveFilter
 from headrace.client.queue.sync import Client
 from headrace.spark.errors import OptionError
+from headrace.spark.pipeline import dead_letter_redrive
 from headrace.spark.pipeline.dead_letters import DeadLetterOptions, run
+from headrace.spark.pipeline.progress import Totals
 from headrace.spark.pipeline.summary import Summary
 
 LONG = bool(os.environ.get("HEADRACE_LONG"))
@@ -110,11 +113,11 @@ def test_a_run_that_was_killed_is_finished_by_the_next_with_what_it_had_chosen(
     spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
 ) -> None:
     """The driver is killed while letters move; some die again meanwhile, and are not part of it."""
-    count = 120
+    count, rate, kills = (3000, 300, 3) if LONG else (120, 20, 1)
     bury(node.http, topic, ["timeout"] * count)
-    state, kills = tmp_path / "state", 3 if LONG else 1
+    state = tmp_path / "state"
     command = [*HEADRACE, "pipeline", "run", "dead-letters", "--queue", dead_name(topic), "--http", node.http]
-    command += ["--redrive", "reason = 'timeout'", "--yes", "--rate", "20", "--state", str(state), "--id", "back"]
+    command += ["--redrive", "reason = 'timeout'", "--yes", "--rate", str(rate), "--state", str(state), "--id", "back"]
     for kill in range(1, kills + 1):
         process = subprocess.Popen([*command, "--spark", "local[1]"], start_new_session=True)
         try:
@@ -140,6 +143,27 @@ def test_a_run_that_was_killed_is_finished_by_the_next_with_what_it_had_chosen(
         assert numbers(node.http, dead_name(topic)) == Counter([dead_again])
         described = client.queue(dead_name(topic)).describe()
         assert described.counts.visible == 1
+
+
+def test_a_run_that_was_asked_to_end_leaves_the_rest_to_the_next(
+    spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_redrive, "_PLACES_MAX", 4)
+    bury(node.http, topic, ["a"] * 10)
+    options = DeadLetterOptions(queues=(dead_name(topic),), http=node.http, redrive="true", is_sure=True)
+    stopping = threading.Event()
+
+    class View(RecordingView):
+        def progress(self, step: str, totals: Totals, of: int | None) -> None:
+            if step == "moving":
+                stopping.set()
+
+    first = run(spark, options, make_run(spark, tmp_path, view=View(), stopping=stopping))
+    assert first.figures == {"chosen": 10, "moved": 4, "left": 6}
+    assert "goes on with what is left" in first.notes[0]
+    second = run(spark, options, make_run(spark, tmp_path))
+    assert second.figures == {"chosen": 10, "moved": 6, "left": 0}
+    assert numbers(node.http, topic) == Counter(range(10))
 
 
 def test_a_redrive_of_somebody_else_is_waited_for(
