@@ -135,25 +135,68 @@ def test_a_file_says_what_is_in_it(tmp_path: Path) -> None:
     assert (a.values, a.row_count, a.spans) == (("a",), 7, ((PartitionKey("a", 0), 3, 10),))
     assert json.loads(a.statistics) == {
         "numRecords": 7,
-        "minValues": {"partition": 0, "offset": 3},
-        "maxValues": {"partition": 0, "offset": 9},
-        "nullCount": {"partition": 0, "offset": 0},
+        "minValues": {"partition": 0, "offset": 3, "text": "a-0-3"},
+        "maxValues": {"partition": 0, "offset": 9, "text": "a-0-9"},
+        "nullCount": {"partition": 0, "offset": 0, "text": 0},
     }
     assert a.size_bytes == (tmp_path / a.path).stat().st_size
     assert b.row_count == 2
 
 
-def test_statistics_of_times_and_of_numbers_that_json_lacks_can_be_read_again(tmp_path: Path) -> None:
-    columns = pa.schema([("at", pa.timestamp("us", "UTC")), ("day", pa.date32()), ("weight", pa.float64())])
-    parts = PartFiles(tmp_path, columns, partition_by=(), compression="zstd", keying=ByBatch(), rand=SystemRand())
-    parts.add(
-        pa.RecordBatch.from_pydict({"at": [1_000_001, None], "day": [0, None], "weight": [float("inf"), 1.0]}, columns)
-    )
+KINDS = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("weight", pa.float64()),
+        ("name", pa.string()),
+        ("is_paid", pa.bool_()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+def file_of(path: Path, columns: pa.Schema, values: dict[str, list[object]]) -> dict[str, object]:
+    parts = PartFiles(path, columns, partition_by=(), compression="zstd", keying=ByBatch(), rand=SystemRand())
+    parts.add(pa.RecordBatch.from_pydict(values, columns))
     (file,) = parts.close()
-    said = json.loads(file.statistics)
-    assert said["minValues"] == {"at": "1970-01-01T00:00:01.000001Z", "day": "1970-01-01", "weight": 1.0}
-    assert said["maxValues"] == {"at": "1970-01-01T00:00:01.000001Z", "day": "1970-01-01"}
-    assert said["nullCount"] == {"at": 1, "day": 1, "weight": 0}
+    said: dict[str, object] = json.loads(file.statistics)
+    return said
+
+
+def test_least_and_greatest_values_are_kept_of_every_column(tmp_path: Path) -> None:
+    long = "x" * 40
+    said = file_of(
+        tmp_path,
+        KINDS,
+        {
+            "at": [1_000_001, None],
+            "day": [0, None],
+            "weight": [0.5, 1.0],
+            "name": ["a", long],
+            "is_paid": [True, False],
+            "body": [b"1", b"2"],
+        },
+    )
+    least = {"at": "1970-01-01T00:00:01.000001Z", "day": "1970-01-01", "weight": 0.5, "name": "a", "is_paid": False}
+    assert said["minValues"] == least
+    assert said["maxValues"] == least | {"weight": 1.0, "name": "x" * 32 + "\U0010ffff", "is_paid": True}
+    assert said["nullCount"] == {"at": 1, "day": 1, "weight": 0, "name": 0, "is_paid": 0}
+
+
+def test_a_bound_that_cannot_be_said_leaves_the_file_without_any(tmp_path: Path) -> None:
+    columns = pa.schema([("weight", pa.float64()), ("number", pa.int64())])
+    said = file_of(tmp_path, columns, {"weight": [float("inf"), 1.0], "number": [1, 2]})
+    assert said == {"numRecords": 2, "nullCount": {"weight": 0, "number": 0}}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("text", "a-0-4"), ("offset", 4), ("topic", "a")], ids=["text", "number", "partition"]
+)
+def test_readers_of_delta_find_rows_by_any_column(tmp_path: Path, column: str, value: str | int) -> None:
+    plan = a_plan(tmp_path)
+    add_offsets(plan, written(plan, rows_of("a", 0, range(5)), rows_of("b", 0, range(4))))
+    found = DeltaTable(tmp_path).to_pyarrow_table(filters=[(column, "=", value)])
+    assert set(found[column].to_pylist()) == {value}
 
 
 def test_a_day_for_every_message_does_not_open_a_file_for_every_message(tmp_path: Path) -> None:

@@ -150,13 +150,16 @@ class PartFiles:
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """Offsets and times as differences, which take next to nothing; the rest by dictionary while values repeat."""
-    bounded = bounded_columns(schema)
-    counted = [name for name in bounded if not pa.types.is_floating(schema.field(name).type)]
+    counted = [field.name for field in schema if _is_counted(field.type)]
     return {
         "column_encoding": dict.fromkeys(counted, "DELTA_BINARY_PACKED"),
         "use_dictionary": [name for name in schema.names if name not in counted],
-        "write_statistics": bounded,
+        "write_statistics": bounded_columns(schema),
     }
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def sync_file(path: Path) -> None:
