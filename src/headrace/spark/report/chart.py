@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from headrace.spark.report.scale import short, time_label, time_ticks, value_ticks
+from headrace.spark.report.scale import short, time_label, time_ticks, value_ticks, whole
 
 WIDTH, HEIGHT = 920, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 28
@@ -92,7 +92,7 @@ def _line(one: Series, index: int, frame: _Frame, unit: str) -> str:
         x, y = frame.x(moment), frame.y(value)
         path.append(f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}")
         pen_down = True
-        text = escape(f"{one.name}: {value:,.6g} {unit}, {time_label(moment, 0)}")
+        text = escape(f"{one.name}: {whole(value)} {unit}, {time_label(moment, 0)}")
         marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{text}</title></circle>')
     colour = f"var(--series-{index % _COLOURS})"
     drawn = "".join(marks) if len(marks) <= _POINTS_MARKED_MAX else ""
@@ -122,7 +122,7 @@ def draw_bars(chart: BarChart) -> str:
         parts.append(
             f'<text class="label" x="{_BAR_LABEL - 10}" y="{text:.1f}" text-anchor="end">{escape(shown)}</text>'
             f'<rect x="{_BAR_LABEL}" y="{y}" width="{width:.1f}" height="{_BAR_HEIGHT}" rx="3" class="bar">'
-            f"<title>{escape(name)}: {value:,.6g} {escape(chart.unit)}</title></rect>"
-            f'<text class="label" x="{_BAR_LABEL + width + 8:.1f}" y="{text:.1f}">{value:,.6g}</text>'
+            f"<title>{escape(name)}: {whole(value)} {escape(chart.unit)}</title></rect>"
+            f'<text class="label" x="{_BAR_LABEL + width + 8:.1f}" y="{text:.1f}">{whole(value)}</text>'
         )
     return "".join(parts) + "</svg>"

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from headrace.host.whole_file import replace_file
 from headrace.spark.report.chart import BarChart, LineChart, draw_bars, draw_lines
+from headrace.spark.report.scale import whole
 
 Value = str | int | float | bool | None
 
@@ -133,7 +134,7 @@ def _cell(value: Value) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
+        return whole(value)
     return escape(value)
 
 

@@ -46,3 +46,8 @@ def short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{prefix}"
     return f"{value:.3g}"
+
+
+def whole(value: float) -> str:
+    """A value beside its mark: every digit of a large one, four of a small one."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
