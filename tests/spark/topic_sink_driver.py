@@ -1,8 +1,7 @@
 """A driver that streams numbers into a topic, and may be made to stop in the middle of it. See test_topic_sink_kill."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ STAGING = "while tasks stage"
 STAGED = "before anything is published"
 OPEN = "when the batches are written, and not the number of the batch"
 UNDECIDED = "when everything is written and nothing decided"
-DECIDED = "when the commit is decided, before its answer"
+DECIDED = "when the commit is decided, before anybody hears of it"
 PUBLISHED = "when it is published, before Spark writes that down"
 POINTS = (STAGING, STAGED, OPEN, UNDECIDED, DECIDED, PUBLISHED)
 
@@ -50,15 +49,18 @@ class StoppingWriter(StreamWriter):
             stop_here(self._marker)
         elif self._point in (OPEN, UNDECIDED, DECIDED):
             name = "commit_offsets" if self._point == OPEN else "commit"
-            setattr(TransactionalProducer, name, partial(self._stop, getattr(TransactionalProducer, name)))
+            setattr(TransactionalProducer, name, self._stopping(getattr(TransactionalProducer, name)))
         super().commit(messages, batch_id)
         if self._point == PUBLISHED:
             stop_here(self._marker)
 
-    async def _stop(self, call: Any, *arguments: Any) -> None:
-        if self._point == DECIDED:
-            await call(*arguments)
-        stop_here(self._marker)
+    def _stopping(self, call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def stopping(*arguments: Any) -> None:
+            if self._point == DECIDED:
+                await call(*arguments)
+            stop_here(self._marker)
+
+        return stopping
 
 
 class StoppingSink(HeadraceDataSource):
