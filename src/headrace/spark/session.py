@@ -12,6 +12,7 @@ what went wrong, without Java's stack.
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,11 @@ def session(
         builder = builder.master(master) if remote is None else builder.remote(remote)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # A Connect server of this process has been started with all of the settings. PySpark gives them to its client
+        # as well, and warns of each that cannot be changed any more.
+        warnings.filterwarnings("ignore", "Failed to set spark\\.", UserWarning)
+        return builder.getOrCreate()
 
 
 def _spark_session() -> "type[SparkSession]":
@@ -102,6 +107,8 @@ def _everywhere() -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # The source takes filters only where its option asks for it; without this it could not even then.
         "spark.sql.python.filterPushdown.enabled": "true",
+        # A Connect server would send Java's stack along with every error.
+        "spark.sql.connect.serverStacktrace.enabled": "false",
     }
 
 
