@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from tests.spark.killed_driver import quick_session
 from tests.spark.pipeline_run import make_run
 from tests.spark.stopping_sink import register_if_asked
 
-from headrace.spark import session
 from headrace.spark.pipeline import archive
 from headrace.spark.pipeline.archive import ArchiveOptions
 from headrace.spark.pipeline.summary import Summary
@@ -22,7 +22,7 @@ def archive_all(spark: SparkSession, server: str, topic: str, table: Path, state
 
 
 if __name__ == "__main__":
-    made = session("archive-driver", master="local[2]")
+    made = quick_session("archive-driver")
     register_if_asked(made)
     given_server, given_topic, given_table, given_state = sys.argv[1:]
     archive_all(made, given_server, given_topic, Path(given_table), Path(given_state))

@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from tests.spark.killed_driver import quick_session
 from tests.spark.stopping_sink import register_if_asked
-
-from headrace.spark import session
 
 
 def write_all(spark: SparkSession, source: Path, table: Path, checkpoint: Path) -> None:
@@ -17,6 +16,6 @@ def write_all(spark: SparkSession, source: Path, table: Path, checkpoint: Path) 
 
 
 if __name__ == "__main__":
-    made = session("delta-sink-driver", master="local[2]")
+    made = quick_session("delta-sink-driver")
     register_if_asked(made)
     write_all(made, *map(Path, sys.argv[1:]))

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import psutil
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from tests.support.node import environment
 from tests.support.wait import wait_until
+
+from headrace.spark import session
 
 LONG = bool(os.environ.get("HEADRACE_LONG"))
 ANY = ""  # a point in a batch: any moment
@@ -78,6 +81,12 @@ def driving(
     finally:
         if process.poll() is None:
             driver.kill()
+
+
+def quick_session(name: str) -> SparkSession:
+    """For drivers: a session whose JVM does not live long enough to be worth compiling for."""
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return session(name, master="local[2]", config={"spark.driver.extraJavaOptions": options})
 
 
 def stop_here(marker: Path) -> None:

@@ -14,7 +14,7 @@ from tests.spark.stopping_sink import AFTER, BEFORE
 from tests.support.node import NodeProcess
 
 KILLS = [AFTER, BEFORE, ANY, AFTER, ANY, ANY, BEFORE, ANY, ANY] if LONG else [AFTER, ANY]
-BATCHES = 40 if LONG else 8
+BATCHES = 40 if LONG else 5
 # After these kills nobody knows any more how far the queries were.
 CHECKPOINT_LOST_AFTER = {0, 4} if LONG else {1}
 

@@ -15,7 +15,7 @@ from tests.spark.stopping_sink import AFTER, BEFORE
 from headrace.spark.lake.maintenance import vacuum
 
 KILLS = [AFTER, BEFORE, ANY, AFTER, ANY, ANY, BEFORE, ANY, ANY] if LONG else [AFTER, ANY]
-FILES = 60 if LONG else 8
+FILES = 60 if LONG else 5
 ROWS = 200
 
 

@@ -30,6 +30,7 @@ from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
+from headrace.spark.lake.table import exists
 from headrace.spark.option.kafka import SERVERS
 from headrace.spark.pipeline.archive import ARCHIVE_COLUMNS
 from headrace.spark.pipeline.replay_row import CONDITION_COLUMNS, condition_view, outgoing
@@ -83,6 +84,10 @@ class ReplayOptions:
             raise OptionError(f"--piece-rows is {self.piece_rows}; a piece has at least one message")
         if self.keeps_partitions and self.is_queue:
             raise OptionError("--keep-partitions is for topics; a queue places messages by their keys")
+        if not exists(table_path(self.table)):
+            raise OptionError(
+                f"--table {self.table}: there is no Delta table; `headrace pipeline run archive` makes one"
+            )
 
     @property
     def piece_size(self) -> int:
