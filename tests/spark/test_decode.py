@@ -91,6 +91,15 @@ def test_a_view_into_a_frame_is_decoded_as_its_own_bytes_are(batches: list[tuple
 
 
 @property_test
+@given(batches=some_batches)
+def test_columns_do_not_look_at_the_bytes_that_they_came_from(batches: list[tuple[list[Record], Codec]]) -> None:
+    data, records = joined(batches)
+    found, _ = decoded(data)
+    data[:] = bytes(len(data))  # the memory is used for the next answer
+    assert records_of(found) == records
+
+
+@property_test
 @given(batches=some_batches, names=st.permutations(ALL_COLUMNS.names), count=st.integers(1, 8))
 def test_columns_are_those_that_were_asked_for_in_their_order(
     batches: list[tuple[list[Record], Codec]], names: list[str], count: int

@@ -49,10 +49,10 @@ def record_bounds(data: bytes | bytearray, array: Bytes, payloads: Sequence[Payl
 
 
 def _starts(data: bytes | bytearray, array: Bytes, payloads: Sequence[Payload], counts: Sequence[int]) -> Ints:
-    total = sum(counts)
-    if total < _RUN_MIN * len(payloads):
+    # Batches that were fetched together are alike: where the first does not begin with a run, none is looked for.
+    if not _run(array, payloads[0].start, payloads[0].end, counts[0])[1]:
         walk = _Walk(data, payloads)
-        starts = np.fromiter(walk.starts(), dtype=np.int64, count=total + 1)
+        starts = np.fromiter(walk.starts(), dtype=np.int64, count=sum(counts) + 1)
         if walk.is_whole:
             return starts[:-1]
     each = [_starts_of(data, array, *payload[1:], count) for payload, count in zip(payloads, counts, strict=True)]

@@ -15,13 +15,33 @@ from headrace.spark.arrow.varint import Bytes
 _MICROSECONDS = 1000
 _TIME_MS_MAX = (1 << 63) // _MICROSECONDS - 1
 _CONSTANT_ROWS = 1 << 16
+_INLINE_BYTES_MAX = 12  # what an Arrow view holds itself, instead of a position
 
 
 def binary_column(data: Bytes, field: Field) -> pa.Array:
-    """The bytes of a field.
+    """The bytes of a field, copied out of the data."""
+    if len(field.sizes) and field.sizes.min() > _INLINE_BYTES_MAX:
+        return _long_values(data, field)
+    values = _any_values(data, field)
+    is_null = field.sizes < 0
+    return _with_nulls(values, is_null) if is_null.any() else values
 
-    Arrow is told of twice as many elements, which follow each other in the buffer: a value, what is between it and the
-    next one, the next value, and so on. Of those it gathers every other one.
+
+def _long_values(data: Bytes, field: Field) -> pa.Array:
+    """Values none of which is short or null, in two thirds of the time.
+
+    A view has a length, the value's first bytes (which only comparisons look at), a buffer's number and a position.
+    """
+    views = np.zeros((len(field.sizes), 4), dtype=np.int32)
+    views[:, 0] = field.sizes
+    views[:, 3] = field.starts
+    array = pa.Array.from_buffers(pa.binary_view(), len(views), [None, pa.py_buffer(views), pa.py_buffer(data)])
+    return array.cast(pa.binary())
+
+
+def _any_values(data: Bytes, field: Field) -> pa.Array:
+    """Arrow is told of twice as many elements, which follow each other in the buffer: a value, what is between it and
+    the next one, the next value, and so on. Of those it gathers every other one.
     """
     count = len(field.starts)
     edges = np.empty(2 * count + 1, dtype=np.int32)
@@ -29,9 +49,7 @@ def binary_column(data: Bytes, field: Field) -> pa.Array:
     edges[1::2] = field.ends
     edges[-1] = edges[-2] if count else 0
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    values = pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    is_null = field.sizes < 0
-    return _with_nulls(values, is_null) if is_null.any() else values
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
 def _with_nulls(array: pa.Array, is_null: npt.NDArray[np.bool_]) -> pa.Array:

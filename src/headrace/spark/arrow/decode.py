@@ -28,7 +28,7 @@ from headrace.wire.kafka.compression import Codec, decompress
 from headrace.wire.kafka.records import check_batch
 
 # Of the records that are decoded together.
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 8 << 20
 CHUNK_ROWS = 32_768
 # Of one RecordBatch. One batch of a producer may be larger than a chunk, most of all when it is unpacked.
 COLUMNS_BYTES_MAX = 16 << 20

@@ -2,10 +2,8 @@
 
     driver's plan --> [Range, ...] --fetch--> stored bytes --decode--> RecordBatches for Spark
 
-A task runs in a Python process that Spark forks and uses again for later tasks. The event loop and the connections to
-the leaders belong to the process and not to the task, and are made when the first task asks: nothing of them survives
-a fork. While one answer is decoded and taken by the JVM, the next one is already on its way; more than these two are
-never held.
+Connections belong to the process and not to the task (see `kept`). While one answer is decoded and taken by the JVM,
+the next one is already on its way; more than these two are never held.
 
 A range is over when the next offset to read is its end or beyond. That offset comes from the headers of batches, so
 control entries, aborted transactions and what compaction took away end a range like messages do. Where a partition has
@@ -13,27 +11,20 @@ nothing at all below what its readers may see, the rest of the range is such a h
 """
 
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
 import pyarrow as pa
 
-from headrace.client.portal import BackgroundLoop
-from headrace.client.raw_fetch import Position, RawFetched, RawFetcher
-from headrace.client.router import ClientConfig, Router
+from headrace.client.raw_fetch import Position, RawFetched
+from headrace.client.router import ClientConfig
 from headrace.client.values import TopicPartition
-from headrace.host.clock import Clock, SystemClock
-from headrace.host.rand import SystemRand
-from headrace.host.transport import TcpTransport
-from headrace.model.address import parse_address
-from headrace.model.batch import read_prefix
 from headrace.model.errors import CorruptBatchError, TimedOutError, UnknownTopicError
 from headrace.spark.arrow.decode import Wanted, decode_lazily
 from headrace.spark.errors import DataLossError
+from headrace.spark.source.kept import Kept, kept
 
 _logger = logging.getLogger(__name__)
 
@@ -42,9 +33,6 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 # Small batches cost Spark more than their rows do: below this many rows, or bytes, they are joined.
 BATCH_ROWS_MIN = 1_000
 _BATCH_BYTES_ENOUGH = 4 << 20
-_UNKNOWN_BYTES = 1 << 30
-_FETCH_BYTES_MIN = 256 * 1024
-_FETCH_MARGIN = 1.1
 _WAIT_MS = 500
 
 
@@ -82,7 +70,7 @@ def read_ranges(
     ranges: Sequence[Range], columns: pa.Schema, settings: ReadSettings, *, skipped: Skipped | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some ranges, those of a partition in order. `skipped` hears how many offsets of a range are gone."""
-    reading = _Reading(ranges, settings, _connected(settings), skipped or _log_skipped)
+    reading = _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or _log_skipped)
     return _joined(reading.batches(columns))
 
 
@@ -96,7 +84,7 @@ class Piece(NamedTuple):
 
 def fetch_ranges(ranges: Sequence[Range], settings: ReadSettings, *, skipped: Skipped | None = None) -> Iterator[Piece]:
     """What `read_ranges` decodes, for who decodes it otherwise."""
-    return _Reading(ranges, settings, _connected(settings), skipped or _log_skipped).pieces()
+    return _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or _log_skipped).pieces()
 
 
 @dataclass(slots=True)
@@ -112,7 +100,7 @@ class _Progress:
 
 
 class _Reading:
-    def __init__(self, ranges: Sequence[Range], settings: ReadSettings, source: "_Source", skipped: Skipped) -> None:
+    def __init__(self, ranges: Sequence[Range], settings: ReadSettings, source: Kept, skipped: Skipped) -> None:
         self._settings = settings
         self._source = source
         self._skipped = skipped
@@ -153,7 +141,12 @@ class _Reading:
                 positions[one.range.at] = Position(one.position, min(bytes_max, self._settings.fetch_bytes_max))
         if not positions:
             return None
-        return self._source.fetch(positions, self._settings, wait_ms=self._wait_ms)
+        return self._source.fetch(
+            positions,
+            committed=self._settings.isolation == READ_COMMITTED,
+            wait_ms=self._wait_ms,
+            bytes_max=self._settings.fetch_bytes_max,
+        )
 
     def _take(self, answers: Sequence[RawFetched]) -> list[tuple[_Progress, int, RawFetched]]:
         """What has rows, with where they begin. Every range is then as far as the answers go."""
@@ -250,54 +243,3 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             small, rows, size = [], 0, 0
     if small:
         yield pa.concat_batches(small)
-
-
-class _Source:
-    """What a process keeps: a loop in a thread, connections to the leaders, and how large messages are."""
-
-    def __init__(self, settings: ReadSettings) -> None:
-        self.clock: Clock = SystemClock()
-        self._loop = BackgroundLoop(name="headrace-source")
-        self._fetcher = RawFetcher(
-            Router(
-                [parse_address(server) for server in settings.servers.split(",")],
-                settings.client,
-                clock=self.clock,
-                rand=SystemRand(),
-                transport=TcpTransport(),
-            )
-        )
-        self._offset_bytes: dict[str, float] = {}  # of one offset, in each topic
-
-    def fetch(
-        self, positions: Mapping[TopicPartition, Position], settings: ReadSettings, *, wait_ms: int
-    ) -> "Future[list[RawFetched]]":
-        return self._loop.start(
-            self._fetcher.fetch(
-                positions,
-                committed=settings.isolation == READ_COMMITTED,
-                wait_ms=wait_ms,
-                bytes_max=settings.fetch_bytes_max,
-            )
-        )
-
-    def learn(self, fetched: RawFetched) -> None:
-        base_offset, _ = read_prefix(fetched.records, 0)
-        self._offset_bytes[fetched.at.topic] = len(fetched.records) / max(1, fetched.next_offset - base_offset)
-
-    def bytes_for(self, topic: str, count: int) -> int:
-        """What to ask for, to get so many offsets: not much more, as what is behind them would be thrown away."""
-        expected = self._offset_bytes.get(topic)
-        return _UNKNOWN_BYTES if expected is None else int(count * expected * _FETCH_MARGIN) + _FETCH_BYTES_MIN
-
-
-_sources: dict[tuple[int, str, bytes], _Source] = {}
-
-
-def _connected(settings: ReadSettings) -> _Source:
-    """This process's, made by the first task that wants it. A fork has its parent's, whose thread it has not."""
-    key = (os.getpid(), settings.servers, msgspec.json.encode(settings.client))
-    source = _sources.get(key)
-    if source is None:
-        source = _sources[key] = _Source(settings)
-    return source

@@ -1,0 +1,112 @@
+"""What a worker process keeps from task to task: connections to the leaders, memory, and how large messages are.
+
+Spark forks its workers from one process and uses them again, so nothing here is made before a task asks for it, and
+nothing is taken over a fork: the thread that runs the loop would not be there.
+"""
+
+import gc
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+import msgspec
+
+from headrace.client.portal import BackgroundLoop
+from headrace.client.raw_fetch import Position, RawFetched, RawFetcher
+from headrace.client.router import ClientConfig, Router
+from headrace.client.values import TopicPartition
+from headrace.host.clock import Clock, SystemClock
+from headrace.host.rand import SystemRand
+from headrace.host.transport import TcpTransport
+from headrace.model.address import parse_address
+from headrace.model.batch import read_prefix
+
+_UNKNOWN_BYTES = 1 << 30
+_FETCH_BYTES_MIN = 256 * 1024
+_FETCH_MARGIN = 1.1
+
+
+class FrameMemory:
+    """Memory for large answers, used again: new memory costs a third of what receiving into it does."""
+
+    # Below it, memory is at hand.
+    SMALL_BYTES = 256 * 1024
+    # An answer may be a little larger than was asked for; the last batch comes whole.
+    _ROUNDING = 1 << 20
+    # One answer is decoded while another one arrives.
+    _KEPT_MAX = 2
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray | memoryview:
+        """Called by the loop's thread."""
+        if size < self.SMALL_BYTES:
+            return bytearray(size)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = bytearray()
+        if len(memory) < size:
+            memory = bytearray(-(-size // self._ROUNDING) * self._ROUNDING)
+        return memoryview(memory)[:size]
+
+    def give(self, fetched: RawFetched) -> None:
+        """Called by the task's thread, when nothing looks at an answer any more."""
+        records = fetched.records
+        memory = records.obj if isinstance(records, memoryview) else None
+        if not isinstance(memory, bytearray) or len(memory) < self.SMALL_BYTES:
+            return
+        if len(self._free) < self._KEPT_MAX and all(memory is not free for free in self._free):
+            self._free.append(memory)
+
+
+class Kept:
+    """Of one cluster."""
+
+    def __init__(self, servers: str, config: ClientConfig) -> None:
+        self.clock: Clock = SystemClock()
+        self.memory = FrameMemory()
+        self._loop = BackgroundLoop(name="headrace-source")
+        self._fetcher = RawFetcher(
+            Router(
+                [parse_address(server) for server in servers.split(",")],
+                config,
+                clock=self.clock,
+                rand=SystemRand(),
+                transport=TcpTransport(),
+                allocate=self.memory.take,
+            )
+        )
+        self._offset_bytes: dict[str, float] = {}  # of one offset, in each topic
+
+    def fetch(
+        self, positions: Mapping[TopicPartition, Position], *, committed: bool, wait_ms: int, bytes_max: int
+    ) -> Future[list[RawFetched]]:
+        """Have bytes fetched, and go on."""
+        return self._loop.start(
+            self._fetcher.fetch(positions, committed=committed, wait_ms=wait_ms, bytes_max=bytes_max)
+        )
+
+    def learn(self, fetched: RawFetched) -> None:
+        base_offset, _ = read_prefix(fetched.records, 0)
+        self._offset_bytes[fetched.at.topic] = len(fetched.records) / max(1, fetched.next_offset - base_offset)
+
+    def bytes_for(self, topic: str, count: int) -> int:
+        """What to ask for, to get so many offsets: not much more, as what is behind them would be thrown away."""
+        expected = self._offset_bytes.get(topic)
+        return _UNKNOWN_BYTES if expected is None else int(count * expected * _FETCH_MARGIN) + _FETCH_BYTES_MIN
+
+
+_kept: dict[tuple[int, str, bytes], Kept] = {}
+
+
+def kept(servers: str, config: ClientConfig) -> Kept:
+    """This process's, made by the first task that wants it."""
+    key = (os.getpid(), servers, msgspec.json.encode(config))
+    found = _kept.get(key)
+    if found is None:
+        # What was imported stays, and is much: a collection that looks at it takes as long as thousands of rows.
+        gc.freeze()
+        found = _kept[key] = Kept(servers, config)
+    return found
