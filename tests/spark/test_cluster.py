@@ -9,7 +9,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 from tests.spark.command import Command
-from tests.spark.killed_driver import Driver, driving
+from tests.spark.killed_driver import LONG, Driver, driving
 from tests.spark.standalone import Cluster, standalone
 from tests.spark.topic_sink import create_topic, numbers, values
 from tests.support.node import NodeProcess
@@ -74,6 +74,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_batch_leaves_nothing_doubled_o
     assert Counter(value.as_py().decode() for value in table["value"]) == numbers(COUNT)
 
 
+@pytest.mark.skipif(not LONG, reason="half a minute for a JVM of its own")
 def test_the_same_command_runs_on_the_cluster(node: NodeProcess, cluster: Cluster, source: str, tmp_path: Path) -> None:
     # Executors ask for 1 GB unless they are told otherwise, and wait for ever where no worker has it.
     where = ("--spark", cluster.master, "--conf", "spark.executor.memory=512m")
@@ -82,6 +83,7 @@ def test_the_same_command_runs_on_the_cluster(node: NodeProcess, cluster: Cluste
     assert Counter(value.as_py().decode() for value in table["value"]) == numbers(COUNT)
 
 
+@pytest.mark.skipif(not LONG, reason="half a minute for a server of its own")
 def test_topics_are_read_and_written_through_a_connect_server(
     node: NodeProcess, cluster: Cluster, source: str, tmp_path: Path
 ) -> None:
