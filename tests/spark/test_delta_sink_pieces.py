@@ -2,6 +2,9 @@
 
 import datetime
 import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -226,6 +229,35 @@ def test_two_writers_of_the_same_rows_add_them_once(tmp_path: Path) -> None:
     assert add_offsets(plan, first) == 8
     assert add_offsets(plan, second) == 4
     assert stored(tmp_path) == [*(f"a-0-{offset}" for offset in range(9)), "b-0-0", "b-0-1", "c-0-0"]
+
+
+def together(work: Callable[[int], object], *, threads: int = 4) -> None:
+    """Do the same in several threads, begun at one moment."""
+    barrier = threading.Barrier(threads)
+
+    def begin(number: int) -> object:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(begin, range(threads)))
+
+
+def test_writers_at_one_moment_add_every_row_once(tmp_path: Path) -> None:
+    """Each looks at the table before the others have changed it: the log refuses all but one, and they look again."""
+    plan = a_plan(tmp_path)
+    for start in range(0, 30, 5):
+        files = [written(plan, rows_of("a", 0, range(start, start + 10))) for _ in range(4)]
+        together(lambda number, files=files: add_offsets(plan, files[number]))  # type: ignore[misc]
+    assert stored(tmp_path) == sorted(f"a-0-{offset}" for offset in range(35))
+
+
+def test_a_batch_that_several_bring_at_one_moment_is_added_once(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, keyed_by="batch")
+    for batch in range(6):
+        files = [written(plan, rows_of("a", 0, range(batch, batch + 1))) for _ in range(4)]
+        together(lambda number, files=files, batch=batch: add_batch(plan, files[number], Mark("query", batch)))  # type: ignore[misc]
+    assert stored(tmp_path) == [f"a-0-{batch}" for batch in range(6)]
 
 
 def test_files_whose_rows_are_known_are_removed_and_those_in_the_table_stay(tmp_path: Path) -> None:
