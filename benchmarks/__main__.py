@@ -29,6 +29,7 @@ from benchmarks import (
     queue_latency,
     queue_memory,
     queues,
+    spark,
     spread,
     throughput,
     transactions,
@@ -40,7 +41,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     module.NAME: module.run
     for module in (
         *(throughput, latency, opening, memory, spread, profile),
-        *(queues, queue_latency, queue_memory, groups, transactions),
+        *(queues, queue_latency, queue_memory, groups, transactions, spark),
     )
 }
 
