@@ -10,6 +10,7 @@ from headrace.model.errors import CorruptBatchError
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Rows = slice | npt.NDArray[np.intp]  # numpy takes all of them much faster than a list of all
 
 _MORE = 0x80
 _BITS = 0x7F
@@ -25,11 +26,13 @@ def read_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
         number = first.astype(np.uint64)
     else:
         number = (first & _BITS).astype(np.uint64)
-        _read_longer(data, number, after, np.flatnonzero(first >= _MORE))
+        longer = first >= _MORE
+        rows: Rows = slice(None) if longer.all() else np.flatnonzero(longer)
+        _read_longer(data, number, after, rows)
     return (number >> np.uint64(1)).view(np.int64) ^ -(number & np.uint64(1)).view(np.int64), after
 
 
-def _read_longer(data: Bytes, number: npt.NDArray[np.uint64], after: Ints, rows: npt.NDArray[np.intp]) -> None:
+def _read_longer(data: Bytes, number: npt.NDArray[np.uint64], after: Ints, rows: Rows) -> None:
     """Add the second and further bytes of those that have some, in place."""
     for index in range(1, _SIZE_MAX):
         byte = data[after[rows]]
@@ -37,9 +40,9 @@ def _read_longer(data: Bytes, number: npt.NDArray[np.uint64], after: Ints, rows:
             break
         number[rows] |= (byte & _BITS).astype(np.uint64) << np.uint64(7 * index)
         after[rows] += 1
-        rows = rows[byte >= _MORE]
-        if not rows.size:
+        if byte.max() < _MORE:
             return
+        rows = np.flatnonzero(byte >= _MORE) if isinstance(rows, slice) else rows[byte >= _MORE]
     raise CorruptBatchError("a varint of more than 64 bits")
 
 
