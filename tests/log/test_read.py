@@ -251,7 +251,7 @@ def test_epochs_answer_like_the_list_of_entries_does(entries: list[tuple[int, in
     model = model[:cut]
     table.truncate_to(Offset(cut))
     end = Offset(len(model))
-    table = EpochTable.decode(table.encode(), "epochs")
+    table = EpochTable(table.entries)
     assert table.latest == (model[-1] if model else NO_EPOCH)
     for wanted in range(-1, epoch + 2):
         known, known_end = table.end_of(Epoch(wanted), end)

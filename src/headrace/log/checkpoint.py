@@ -26,6 +26,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     index_count: int = 0  # entries in that segment's index
     # Every fold has a durable snapshot that covers all entries below it; -1 where no fold has one.
     snapshot_offset: int = -1
+    # Leader epochs and the first offset of each, below the recovery point. In this file and not beside it: a table that
+    # was trimmed or cut belongs to the start and the end of one checkpoint and no other. None where nobody noted them.
+    epochs: list[tuple[int, int]] | None = None
 
 
 def encode(checkpoint: Checkpoint) -> bytes:

@@ -2,9 +2,7 @@
 
 from bisect import bisect_right
 
-from headrace.model.errors import CorruptLogError
 from headrace.model.ids import NO_EPOCH, Epoch, Offset
-from headrace.wire.crc import crc32c
 
 
 class EpochTable:
@@ -60,18 +58,3 @@ class EpochTable:
         keep = max(bisect_right(self._starts, start) - 1, 0)
         del self._starts[:keep]
         del self._epochs[:keep]
-
-    def encode(self) -> bytes:
-        body = "".join(f"{epoch} {start}\n" for epoch, start in self.entries).encode()
-        return b"%08x\n" % crc32c(body) + body
-
-    @classmethod
-    def decode(cls, data: bytes, file: str) -> "EpochTable":
-        head, _, body = data.partition(b"\n")
-        found = b"%08x" % crc32c(body)
-        if head != found:
-            raise CorruptLogError(
-                file=file, position=0, expected=head.decode("ascii", "replace"), found=found.decode(), what="checksum"
-            )
-        pairs = [line.split() for line in body.decode().splitlines()]
-        return cls([(Epoch(int(epoch)), Offset(int(start))) for epoch, start in pairs])

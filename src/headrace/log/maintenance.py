@@ -5,7 +5,7 @@ Cleaning is too, and has files of its own: `clean.py`, `compact.py`.
 Each has a part that decides and changes memory, on the event loop, and a part that blocks and touches only files that
 nobody else writes, in a thread. The order in which things become durable:
 
-    segments, then indexes, epochs and snapshots, then the checkpoint that vouches for all of them,
+    segments, then indexes and snapshots, then the checkpoint that vouches for all of them,
     and only then may a file go that the last checkpoint still spoke of.
 """
 
@@ -21,7 +21,7 @@ from headrace.log.compacted import lower_compacted
 from headrace.log.config import LogConfig
 from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import EPOCHS_NAME, FOLDS_DIRECTORY, cut_file
+from headrace.log.recovery import FOLDS_DIRECTORY, cut_file
 from headrace.log.retention import SegmentFacts, count_expired
 from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
 from headrace.log.snapshots import Snapshot
@@ -36,7 +36,6 @@ class CheckpointPlan(NamedTuple):
 
     directory: str
     indexes: list[tuple[str, IndexBlocks]]
-    epochs: bytes
     snapshots: Sequence[Snapshot]
     checkpoint: Checkpoint
     retainer_count: int  # of the log when its snapshots were taken
@@ -46,7 +45,6 @@ class CheckpointPlan(NamedTuple):
         for stem, blocks in self.indexes:
             _write_at(disk, stem + INDEX_SUFFIX, blocks.positions[0], blocks.by_offset)
             _write_at(disk, stem + TIMEINDEX_SUFFIX, blocks.positions[1], blocks.by_time)
-        write_atomically(disk, self.directory, EPOCHS_NAME, self.epochs)
         folds = f"{self.directory}/{FOLDS_DIRECTORY}"
         for snapshot in self.snapshots:
             snapshots.save(disk, folds, snapshot)
@@ -71,7 +69,6 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id
     return CheckpointPlan(
         directory=log.directory,
         indexes=indexes,
-        epochs=log.epochs.encode(),
         snapshots=folds,
         checkpoint=Checkpoint(
             log_start=log.start_offset,
@@ -83,6 +80,7 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id
             max_timestamp_ms=active.index.max_timestamp_ms,
             index_count=len(active.index),
             snapshot_offset=min((fold.offset for fold in folds), default=log.snapshot_offset),
+            epochs=[(int(epoch), int(start)) for epoch, start in log.epochs.entries],
         ),
         retainer_count=log.retainer_count,
     )

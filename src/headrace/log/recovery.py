@@ -27,7 +27,6 @@ from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
 
 FOLDS_DIRECTORY = "folds"
-EPOCHS_NAME = "epochs"
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -294,26 +293,22 @@ def _read_if_there(disk: Disk, path: str) -> bytes:
 
 
 def _read_epochs(segments: list[Segment], point: Checkpoint, opening: Opening) -> EpochTable:
-    """The epoch table up to the recovery point, from its file, or from the headers where that does not check."""
-    directory = parent_directory(segments[0].path)
-    path = f"{directory}/{EPOCHS_NAME}"
+    """The epoch table up to the recovery point: the checkpoint's, or the headers' where that has none."""
     recovery_point = Offset(point.recovery_point)
-    try:
-        epochs = EpochTable.decode(_read_if_there(opening.disk, path), path) if recovery_point else EpochTable()
-    except CorruptLogError as error:
-        log.warning("epochs file is damaged; reading headers", extra={"file": path, "error": str(error)})
-        epochs = EpochTable()
-        for segment in segments:
-            end = segment.size
-            if segment.base_offset == point.recovery_segment:
-                end = point.recovery_position
-            elif segment.base_offset > recovery_point:
-                break
-            file = opening.disk.open(segment.path)
-            try:
-                for header, _ in headers(file, segment, 0, end, segment.first_offset):
-                    epochs.assign(Epoch(header.leader_epoch), Offset(header.base_offset))
-            finally:
-                file.close()
+    if point.epochs is not None:
+        return EpochTable([(Epoch(epoch), Offset(start)) for epoch, start in point.epochs])
+    epochs = EpochTable()
+    for segment in segments:
+        end = segment.size
+        if segment.base_offset == point.recovery_segment:
+            end = point.recovery_position
+        elif segment.base_offset > recovery_point:
+            break
+        file = opening.disk.open(segment.path)
+        try:
+            for header, _ in headers(file, segment, 0, end, segment.first_offset):
+                epochs.assign(Epoch(header.leader_epoch), Offset(header.base_offset))
+        finally:
+            file.close()
     epochs.truncate_to(recovery_point)
     return epochs
