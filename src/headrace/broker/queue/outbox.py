@@ -36,7 +36,7 @@ Outcome = Sent | HeadraceError
 _make = tuple.__new__
 
 
-class Group(NamedTuple):
+class Several(NamedTuple):
     """Messages of one request that are stored one after the other, and where their outcomes are awaited."""
 
     messages: Sequence[Message]
@@ -75,7 +75,7 @@ class Single(Promise[Sent], eq=False):
         self.fail(error)
 
 
-Share = Group | Single
+Share = Several | Single
 
 
 class Batch(NamedTuple):
@@ -183,30 +183,32 @@ def request_share(
 ) -> Share:
     """What one request sends to this partition, known by the request's id if it has one."""
     if request_id is None:
-        return Group(messages, gather, places)
+        return Several(messages, gather, places)
     data = request_id.encode()
     first = messages[0]._replace(headers=((REQUEST_HEADER, data), *messages[0].headers))
-    return Group([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
+    return Several([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
 
 
 def message_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
     """A message by itself, known by its sender's id if it has one."""
-    return Group((message,), gather, (place,), _id_of(message))
+    id = message.deduplication_id
+    return Several((message,), gather, (place,), None if id is None else _known_by(id))
 
 
 def single_share(message: Message) -> Single:
     """A message that was sent alone, known by its sender's id if it has one."""
-    return Single((message,), len(message[0]), None if message[6] is None else _id_of(message))
+    id = message.deduplication_id
+    return Single((message,), len(message.body), None if id is None else _known_by(id))
 
 
-def _id_of(message: Message) -> bytes | None:
-    return None if message.deduplication_id is None else _MESSAGE_PREFIX + message.deduplication_id.encode()
+def _known_by(id: str) -> bytes:
+    return _MESSAGE_PREFIX + id.encode()
 
 
 def moved_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
     """A copy of another queue's message, known by the id of its move."""
     move_id = next(value for name, value in message.headers if name == MOVE_HEADER)
-    return Group((message,), gather, (place,), _MOVE_PREFIX + move_id)
+    return Several((message,), gather, (place,), _MOVE_PREFIX + move_id)
 
 
 def _chunks(shares: list[Share], *, bytes_all: int, count_all: int) -> Iterator[list[Share]]:
