@@ -86,7 +86,7 @@ class Ledger(Generic[OpType]):
         if self._ops and self._partition.log.broken is None:
             self.want_turn()
 
-    def want_turn(self, *, at_once: bool = False) -> None:
+    def want_turn(self, at_once: bool = False) -> None:
         """Have a turn written: now, or when what was written before is committed."""
         if at_once or self._written_end <= self._partition.high_watermark:
             self._partition.write_soon()

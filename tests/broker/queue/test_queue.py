@@ -285,6 +285,46 @@ def test_a_duplicate_gets_the_first_ones_answer_and_is_not_delivered() -> None:
     run(main())
 
 
+def test_single_sends_of_a_turn_are_one_batch_and_each_gets_its_own_answer() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(messages_max=3)
+        sends = [
+            world.queues.send_one(NAME, message)
+            for message in (Message(b"a"), Message(b"b", deduplication_id="1"), Message(b"b", deduplication_id="1"))
+        ]
+        sends += [world.queues.send_one(NAME, Message(body)) for body in (b"c", b"one too many")]
+        assert [send.done() for send in sends] == [False, False, False, False, True]
+        assert isinstance(sends[-1].exception(), QueueFullError)
+        sent = [await send for send in sends[:-1]]
+        places = [(one.offset - sent[0].offset, one.is_duplicate) for one in sent]
+        assert places == [(0, False), (1, False), (1, True), (2, False)]
+        assert await world.bodies() == [b"a", b"b", b"c"]
+
+    run(main())
+
+
+def test_a_single_send_goes_where_its_key_goes_or_to_each_partition_in_turn() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=3)
+        keyed = [await world.queues.send_one(NAME, Message(b"x", key=b"k")) for _ in range(3)]
+        assert len({sent.partition for sent in keyed}) == 1
+        assert (await world.send(b"x", b"y", key=b"k"))[0].partition == keyed[0].partition
+        free = [await world.queues.send_one(NAME, Message(b"x")) for _ in range(3)]
+        assert {sent.partition for sent in free} == {0, 1, 2}
+
+    run(main())
+
+
+def test_a_single_send_to_a_full_disk_is_refused_at_once() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        world.node.logs.is_full = True
+        refused = world.queues.send_one(NAME, Message(b"b"))
+        assert isinstance(refused.exception(), DiskFullError)
+
+    run(main())
+
+
 def test_a_repeated_request_stores_nothing_and_gets_the_first_ones_answer() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=3)

@@ -1,4 +1,4 @@
-"""A head whose bytes were seen before is read as if they had not been."""
+"""A head whose bytes were seen before, by anybody or on the same connection, is read as if they had not been."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +7,7 @@ from headrace.gateways.http.head import HeadReader
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError, Request, Response
 from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.reader import RequestReader
 from headrace.gateways.http.router import Found, Route
 
 
@@ -79,3 +80,51 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(5_000):
         reader.read(b"GET /%d HTTP/1.1\r\nHost: localhost\r\nA: %d\r\n\r\n" % (number, number))
     assert len(reader._fields) + len(reader._targets) <= 1_024
+
+
+# On one connection, where the last head is kept whole.
+
+
+def _said(reader: RequestReader, data: bytes) -> object:
+    """What a reader makes of bytes that came in one piece: the whole request, or what is left to be waited for."""
+    try:
+        arrived = reader.whole(data)
+        if arrived is None:
+            reader.feed(data)
+            arrived = reader.next()
+    except RefusedError as error:
+        return (error.status, error.code)
+    return None if arrived is None else (arrived.head.target[:3], arrived.head.fields, arrived.body)
+
+
+REQUESTS = st.builds(
+    lambda line, headers, body: b"\r\n".join([line, b"Host: localhost", *headers, b"", body]),
+    LINES,
+    st.lists(HEADERS, max_size=2),
+    st.sampled_from([b"", b"hello", b"other", b"more than it says", b"\r\n\r\n+"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(REQUESTS, min_size=1, max_size=8))
+def test_what_a_connection_sent_before_changes_nothing(requests: list[bytes]) -> None:
+    reader = RequestReader(HttpLimits(), heads=_reader())
+    for request in requests * 2:
+        fresh = RequestReader(HttpLimits(), heads=_reader())
+        assert _said(reader, request) == _said(fresh, request)
+        reader.clear()  # what was left over is another test's affair
+
+
+def test_a_head_with_a_token_is_read_once_on_a_connection_and_its_bodies_are_its_own() -> None:
+    head = b"POST /a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\nContent-Length: 5\r\n\r\n"
+    reader = RequestReader(HttpLimits(), heads=_reader())
+    assert reader.whole(head + b"first") is None, "nobody has read this head yet"
+    reader.feed(head + b"first")
+    first = reader.next()
+    second = reader.whole(head + b"other")
+    assert first is not None
+    assert second is not None
+    assert second.head is first.head
+    assert (first.body, second.body) == (b"first", b"other")
+    assert reader.whole(head + b"other" + head) is None, "two requests are not one"
+    assert reader.whole(head + b"othe") is None, "nor is a part of one"

@@ -77,6 +77,15 @@ class ScriptedQueues:
                 outcomes.append(error)
         return kept(outcomes)
 
+    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
+        promise: Promise[Sent] = Promise()
+        (outcome,) = self.send(queue, (message,)).result()
+        if isinstance(outcome, Sent):
+            promise.keep(outcome)
+        else:
+            promise.fail(outcome)
+        return promise
+
     def receive(
         self,
         queue: str,

@@ -13,6 +13,7 @@ from headrace.gateways.http.message import Request, Response
 from headrace.gateways.http.router import Later
 from headrace.gateways.sqs.config import SqsConfig
 from headrace.gateways.sqs.gateway import SqsGateway
+from headrace.model.errors import HeadraceError
 from headrace.security.access_keys import AccessKeys
 from headrace.testing.clock import SimulatedClock
 
@@ -42,7 +43,10 @@ class Door:
         if isinstance(found, Response):
             return found
         if isinstance(found, Later):
-            return found.render(found.promise.result())
+            try:
+                return found.render(found.promise.result())
+            except HeadraceError as error:
+                return self.gateway.failed(request, error)
         assert isinstance(found, Coroutine)
         return asyncio.run(found)
 

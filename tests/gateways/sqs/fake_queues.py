@@ -97,6 +97,15 @@ class FakeQueues:
         shelf = self.shelf(queue)
         return kept([self.send_error or self._send(shelf, message) for message in messages])
 
+    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
+        promise: Promise[Sent] = Promise()
+        (outcome,) = self.send(queue, (message,)).result()
+        if isinstance(outcome, Sent):
+            promise.keep(outcome)
+        else:
+            promise.fail(outcome)
+        return promise
+
     def _send(self, shelf: Shelf, message: Message) -> Sent:
         id = message.deduplication_id
         if id is None and shelf.queue.config.deduplication is Deduplication.CONTENT:

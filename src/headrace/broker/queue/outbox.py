@@ -5,11 +5,15 @@ turn, or something whose place is known to the fold, is not stored again: it get
 the first one gets it. A *share* is what is stored or known as a whole: the messages of one request that go into this
 partition, or a single message that has an id of its own. A share is never cut, so a request whose first message is
 known was stored whole.
+
+Most sends are one message. Such a send is one object all the way: `Single` is its share here and the promise that its
+sender waits for, so between the two there is nothing to be made or looked up.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
@@ -28,9 +32,12 @@ _MESSAGE_PREFIX = b"message:"
 
 Outcome = Sent | HeadraceError
 
+# The tuple's own constructor: that of a named one is a Python function, at twice the time.
+_make = tuple.__new__
 
-class Share(NamedTuple):
-    """Messages that are stored one after the other, and where their outcomes are awaited."""
+
+class Several(NamedTuple):
+    """Messages of one request that are stored one after the other, and where their outcomes are awaited."""
 
     messages: Sequence[Message]
     gather: Gather[Outcome]
@@ -41,17 +48,11 @@ class Share(NamedTuple):
     def body_bytes(self) -> int:
         return sum([len(message[0]) for message in self.messages])
 
-    def answer(self, partition: int, base: int, *, is_duplicate: bool = False) -> None:
-        # The tuple's own constructor: that of a named one is a Python function, at twice the time.
-        make = tuple.__new__
-        if len(self.places) == 1:
-            sent = make(Sent, (message_id(partition, base), partition, base, is_duplicate))
-            self.gather.set(self.places[0], sent)
-            return
+    def answer(self, partition: int, base: int, is_duplicate: bool) -> None:
         self.gather.set_all(
             self.places,
             [
-                make(Sent, (message_id(partition, offset), partition, offset, is_duplicate))
+                _make(Sent, (message_id(partition, offset), partition, offset, is_duplicate))
                 for offset in range(base, base + len(self.places))
             ],
         )
@@ -60,10 +61,27 @@ class Share(NamedTuple):
         self.gather.set_all(self.places, [error] * len(self.places))
 
 
+class Single(Promise[Sent], eq=False):
+    """A message that was sent alone, and the promise of where it went."""
+
+    messages: tuple[Message]
+    body_bytes: int
+    id: bytes | None = None  # by which a repetition is known
+
+    def answer(self, partition: int, base: int, is_duplicate: bool) -> None:
+        self.keep(_make(Sent, (message_id(partition, base), partition, base, is_duplicate)))
+
+    def refuse(self, error: HeadraceError) -> None:
+        self.fail(error)
+
+
+Share = Several | Single
+
+
 class Batch(NamedTuple):
     """Shares that are written together."""
 
-    shares: list[Share]
+    shares: Sequence[Share]
     messages: list[Message]
     properties: dict[int, Properties]
     incoming: Incoming
@@ -102,11 +120,13 @@ class Outbox:
         self.take(share)
         return None
 
-    def take(self, share: Share) -> None:
-        """Take a share that repeats nothing."""
-        self._shares.append(share)
+    def take(self, share: Share) -> bool:
+        """Take a share that repeats nothing. Whether a turn is to be asked for: what joined others waits for theirs."""
+        shares = self._shares
+        shares.append(share)
         self._count += len(share.messages)
         self._bytes += share.body_bytes
+        return len(shares) == 1 or self._bytes >= _BATCH_BYTES
 
     @property
     def is_large(self) -> bool:
@@ -136,18 +156,26 @@ class Outbox:
         batches, self._batches = self._batches, []
         return batches
 
-    def take_repeats(self, share: Share) -> list[Share]:
-        """Who sent the same as a share that was written or refused now."""
-        return [] if share.id is None else self._repeats.pop(share.id, [])
+    def take_repeats(self, shares: Sequence[Share]) -> list[tuple[int, Share]]:
+        """Who sent the same as one of these shares, which were written or refused now, and as which of them."""
+        if not self._repeats:
+            return []
+        return [
+            (at, repeat)
+            for at, share in enumerate(shares)
+            if share.id is not None
+            for repeat in self._repeats.pop(share.id, ())
+        ]
 
     def refuse(self, error: HeadraceError) -> None:
         """Tell everybody whose message was to be written."""
         refused = [share for batch in self.take_written() for share in batch.shares] + self._shares
         self._shares, self._count, self._bytes = [], 0, 0
+        repeats = self.take_repeats(refused)
         for share in refused:
             share.refuse(error)
-            for repeat in self.take_repeats(share):
-                repeat.refuse(error)
+        for _, repeat in repeats:
+            repeat.refuse(error)
 
 
 def request_share(
@@ -155,22 +183,32 @@ def request_share(
 ) -> Share:
     """What one request sends to this partition, known by the request's id if it has one."""
     if request_id is None:
-        return Share(messages, gather, places)
+        return Several(messages, gather, places)
     data = request_id.encode()
     first = messages[0]._replace(headers=((REQUEST_HEADER, data), *messages[0].headers))
-    return Share([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
+    return Several([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
 
 
 def message_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
     """A message by itself, known by its sender's id if it has one."""
-    id = None if message.deduplication_id is None else _MESSAGE_PREFIX + message.deduplication_id.encode()
-    return Share((message,), gather, (place,), id)
+    id = message.deduplication_id
+    return Several((message,), gather, (place,), None if id is None else _known_by(id))
+
+
+def single_share(message: Message) -> Single:
+    """A message that was sent alone, known by its sender's id if it has one."""
+    id = message.deduplication_id
+    return Single((message,), len(message.body), None if id is None else _known_by(id))
+
+
+def _known_by(id: str) -> bytes:
+    return _MESSAGE_PREFIX + id.encode()
 
 
 def moved_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
     """A copy of another queue's message, known by the id of its move."""
     move_id = next(value for name, value in message.headers if name == MOVE_HEADER)
-    return Share((message,), gather, (place,), _MOVE_PREFIX + move_id)
+    return Several((message,), gather, (place,), _MOVE_PREFIX + move_id)
 
 
 def _chunks(shares: list[Share], *, bytes_all: int, count_all: int) -> Iterator[list[Share]]:

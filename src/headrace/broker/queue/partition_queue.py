@@ -102,20 +102,25 @@ class PartitionQueue:
         self.fold.reach(end)
         if self.cache.has_room:
             self.cache.add_sent(base, batch.messages, batch.sent_ms)
-        answers = []
-        for share in batch.shares:
-            answers.append((share, base, False))
-            answers += [(repeat, base, True) for repeat in self._outbox.take_repeats(share)]
-            base = Offset(base + len(share.messages))
+        repeats = self._outbox.take_repeats(batch.shares)
+        self._ledger.tell_committed(end, lambda error: self._tell(batch.shares, base, repeats, error))
 
-        def told(error: HeadraceError | None) -> None:
-            for share, offset, is_duplicate in answers:
-                if error is None:
-                    share.answer(self.index, offset, is_duplicate=is_duplicate)
-                else:
-                    share.refuse(error)
-
-        self._ledger.tell_committed(end, told)
+    def _tell(
+        self, shares: Sequence[Share], base: int, repeats: Sequence[tuple[int, Share]], error: HeadraceError | None
+    ) -> None:
+        """What was written at `base` is committed, or never will be; so is what was sent again meanwhile."""
+        if error is not None:
+            for share in (*shares, *(repeat for _, repeat in repeats)):
+                share.refuse(error)
+            return
+        index, offset, offsets = self.index, base, []
+        for share in shares:
+            if repeats:
+                offsets.append(offset)
+            share.answer(index, offset, False)
+            offset += len(share.messages)
+        for at, repeat in repeats:
+            repeat.answer(index, offsets[at], True)
 
     def refused(self, error: HeadraceError) -> None:
         self._outbox.refuse(error)
@@ -174,19 +179,19 @@ class PartitionQueue:
 
     def send(self, share: Share) -> None:
         """Take messages in; their places get the outcomes once those are committed."""
-        base = None
         if share.id is None:
-            self._outbox.take(share)
-        else:
-            base = self._outbox.add(share, now=self.now.now())
+            if self._outbox.take(share):
+                self._ledger.want_turn(self._outbox.is_large)
+            return
+        base = self._outbox.add(share, now=self.now.now())
         if base is None:
-            self._ledger.want_turn(at_once=self._outbox.is_large)
+            self._ledger.want_turn(self._outbox.is_large)
             return
         self.duplicate_count += len(share.messages)
 
         def told(error: HeadraceError | None) -> None:
             if error is None:
-                share.answer(self.index, base, is_duplicate=True)
+                share.answer(self.index, base, True)
             else:
                 share.refuse(error)
 

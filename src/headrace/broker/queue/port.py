@@ -183,6 +183,9 @@ class Queues(Protocol):
         the request has a deduplication id, those ids count and the request's does not.
         """
 
+    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
+        """Store one message; kept when it is committed, broken when it is refused. Otherwise like `send`."""
+
     def receive(
         self,
         queue: str,

@@ -161,6 +161,12 @@ class NodeQueues:
             return live.sending.send(messages, request_id=request_id)
         return self._later(self._ensure_live(queue), lambda live: live.sending.send(messages, request_id=request_id))
 
+    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
+        live = self._live.get(queue)
+        if live is not None:
+            return live.sending.send_one(message)
+        return self._later(self._ensure_live(queue), lambda live: live.sending.send_one(message))
+
     def receive(
         self,
         queue: str,

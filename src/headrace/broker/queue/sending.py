@@ -7,15 +7,16 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
-from headrace.broker.queue.outbox import Outcome, Share, message_share, moved_share, request_share
+from headrace.broker.queue.outbox import Outcome, message_share, moved_share, request_share, single_share
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError, QueueFullError
-from headrace.model.message import Message
+from headrace.model.message import Message, Sent
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
 
 # Bytes that a batch adds to a message: its own header and the record's.
 _ENVELOPE_BYTES = 200
-_FIRST = range(1)
+# By a name of its own: a member of an enumeration is looked up through its class, for the price of two calls.
+_BY_CONTENT = Deduplication.CONTENT
 
 
 class Target(Protocol):
@@ -31,17 +32,33 @@ class Sending:
         self._partitions = live.partitions
         self._turn = 0
 
+    def send_one(self, message: Message) -> Promise[Sent]:
+        """The way of most sends, without what only several messages need."""
+        partitions = self._partitions
+        if self._live.queue.config.deduplication is _BY_CONTENT:
+            message = _with_content_id(message)
+        partition = partitions[0] if len(partitions) == 1 else self._route(message, self._next())
+        try:
+            self._check(message, partition)
+        except HeadraceError as error:
+            refused: Promise[Sent] = Promise()
+            refused.fail(error)
+            return refused
+        single = single_share(message)
+        partition.send(single)
+        return single
+
     def send(self, messages: Sequence[Message], *, request_id: str | None = None) -> Promise[list[Outcome]]:
+        if len(messages) == 1 and request_id is None:
+            outcomes: Promise[list[Outcome]] = Promise()
+            self.send_one(messages[0]).then(lambda sent: outcomes.keep([_outcome(sent)]))
+            return outcomes
         gather: Gather[Outcome] = Gather(len(messages))
-        if len(messages) == 1 and len(self._partitions) == 1 and request_id is None:
-            self._send_one(messages, gather)
-            return gather.promise
-        self._turn += 1
-        default = self._partitions[self._turn % len(self._partitions)]
+        default = self._next()
         if request_id is not None:
             # The same request goes the same way, or its repetition would not meet it.
             default = self._partitions[crc32(request_id.encode()) % len(self._partitions)]
-        if self._live.queue.config.deduplication is Deduplication.CONTENT:
+        if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
         # Messages with ids are stored or known one by one, and their neighbours with them, so that the order stays.
         is_whole = all(message.deduplication_id is None for message in messages)
@@ -67,20 +84,10 @@ class Sending:
                 partition.send(request_share([messages[at] for at in places], gather, places, request_id))
         return gather.promise
 
-    def _send_one(self, messages: Sequence[Message], gather: Gather[Outcome]) -> None:
-        """The way of most sends, without what only several messages or partitions need."""
-        message, partition = messages[0], self._partitions[0]
-        try:
-            self._check(message, partition)
-        except HeadraceError as error:
-            gather.set(0, error)
-            return
-        if self._live.queue.config.deduplication is Deduplication.CONTENT:
-            message = _with_content_id(message)
-        if message.deduplication_id is None:
-            partition.send(Share(messages, gather, _FIRST))
-        else:
-            partition.send(message_share(message, gather, 0))
+    def _next(self) -> PartitionQueue:
+        """Where messages go that are bound to no partition: to each in turn."""
+        self._turn += 1
+        return self._partitions[self._turn % len(self._partitions)]
 
     def plan(
         self, messages: Sequence[Message]
@@ -89,9 +96,8 @@ class Sending:
 
         For those who write them in their own way: in a transaction, where ids are looked at when it commits.
         """
-        self._turn += 1
-        default = self._partitions[self._turn % len(self._partitions)]
-        if self._live.queue.config.deduplication is Deduplication.CONTENT:
+        default = self._next()
+        if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
         planned: dict[PartitionQueue, list[tuple[int, Message]]] = {}
         refused: dict[int, HeadraceError] = {}
@@ -128,10 +134,11 @@ class Sending:
 
     def _check(self, message: Message, partition: PartitionQueue, *, ahead: int = 0) -> None:
         """Refuse what the queue does not take. `ahead` of it are others of the same request, not handed over yet."""
-        log = partition.partition.log
+        stored_in = partition.partition
+        log = stored_in.log
         if log.broken is not None:
             log.check_usable()
-        partition.check_space()
+        stored_in.check_space()
         body, key, headers, priority, delay_ms, ttl_ms, _ = message
         if priority != PRIORITY_DEFAULT and not 0 <= priority <= PRIORITY_MAX:
             raise InvalidRequestError(f"priority is 0 to {PRIORITY_MAX}, not {priority}")
@@ -160,6 +167,12 @@ class Sending:
                 f"queue {self._live.queue.name} holds its {messages_max} messages; acknowledge some, then retry"
             )
         partition.drop_oldest(count - share + 1)
+
+
+def _outcome(sent: Promise[Sent]) -> Outcome:
+    """A refusal is an outcome as well. What nobody expected is neither, and is raised."""
+    error = sent.exception()
+    return error if isinstance(error, HeadraceError) else sent.result()
 
 
 def _check_span(what: str, span_ms: int) -> None:

@@ -108,19 +108,17 @@ class HttpConnection(asyncio.Protocol):
             self._process()
 
     def _serve_whole(self, arrived: Arrived) -> None:
-        """Serve a request that came in one piece, with nothing before or behind it: the road of most requests."""
-        shared = self._shared
-        shared.bodies_bytes += len(arrived.body)
+        """Serve a request that came in one piece, with nothing before or behind it: the road of most requests.
+
+        No time is noted: while there is a slot, the answer's deadline is the one that counts, and an answer notes it.
+        """
+        shared, size = self._shared, len(arrived[1])
+        shared.bodies_bytes += size
         if shared.bodies_bytes > shared.bodies_bytes_max:
-            self._body_size = len(arrived.body)
+            self._body_size = size
             self._refuse(too_many_bytes())
             return
-        self._part_since_ms = self._last_ms = shared.now_ms
-        self._processing = True
-        try:
-            self._serve(arrived)
-        finally:
-            self._processing = False
+        self._serve(arrived)
         if len(self._slots) >= self._limits.requests_in_flight_max:
             self._hold_back()
 
@@ -183,6 +181,7 @@ class HttpConnection(asyncio.Protocol):
                 self._asked_for_body = not reader.wants_continue
                 self._ask_for_body()
             return None
+        self._body_size = 0  # it is the slot's from now on
         self._part_since_ms = self._last_ms = shared.now_ms
         return arrived
 
@@ -203,16 +202,15 @@ class HttpConnection(asyncio.Protocol):
     # From requests to answers.
 
     def _serve(self, arrived: Arrived) -> None:
-        (method, path, query, found, _), fields = arrived.head
+        ((method, path, query, found, _), fields), body = arrived
         shared = self._shared
         request = Request(
-            method, path, query, fields.headers, arrived.body, found.values, fields.request_id or shared.next_id()
+            method, path, query, fields.headers, body, found.values, fields.request_id or shared.next_id()
         )
         route = found.routes[0]
         if route.when is not None:
             route = choose(found, request)
-        slot = Slot(self, request, route, since_ms=shared.now_ms)
-        self._body_size = 0
+        slot = Slot(self, request, route, shared.now_ms)
         if not fields.keep_alive:
             slot.is_last = self._no_more_requests = True
         elif fields.is_http_1_0:
@@ -223,21 +221,20 @@ class HttpConnection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
             self._finish(slot, self._failure(slot, error))
             return
-        if isinstance(outcome, Response):
-            self._finish(slot, outcome)
-        elif isinstance(outcome, Later):
+        if isinstance(outcome, Later):
             slot.later = outcome
             outcome.promise.then(slot.kept)
+        elif isinstance(outcome, Response):
+            self._finish(slot, outcome)
         else:
             slot.task = asyncio.get_running_loop().create_task(outcome)
             slot.task.add_done_callback(partial(self._finish_task, slot))
 
-    def finish_later(self, slot: Slot, promise: Promise[Any]) -> None:
+    def finish_later(self, slot: Slot, later: Later[Any], promise: Promise[Any]) -> None:
         if slot.response is not None or self._closed:
             return
-        assert slot.later is not None
         try:
-            response = slot.later.render(promise.result())
+            response = later.render(promise.result())
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
             response = self._failure(slot, error)
         self._finish(slot, response)
@@ -272,7 +269,7 @@ class HttpConnection(asyncio.Protocol):
             request = Request(head.target.method, head.target.path, head.target.query, head.fields.headers, b"")
             request = msgspec.structs.replace(request, id=head.fields.request_id or self._shared.next_id())
             route = choose(head.target.found, request)
-        slot = Slot(self, request, route, since_ms=self._shared.now_ms)
+        slot = Slot(self, request, route, self._shared.now_ms)
         slot.is_last = True
         self._stop_reading()
         self._shared.counters.count_closed(error.code)
@@ -292,7 +289,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _finish(self, slot: Slot, response: Response) -> None:
         slot.response = response
-        if self._slots and self._slots[0] is slot:
+        slots = self._slots
+        if slots and slots[0] is slot:
             self._answer_front()
 
     def _answer_front(self) -> None:
@@ -305,14 +303,7 @@ class HttpConnection(asyncio.Protocol):
             shared.counters.count_request(slot.route.path, response.status)
             self._last_ms = shared.now_ms
             is_end = slot.is_last or (self._no_more_requests and not slots)
-            self._write(
-                shared.encoder.encode(
-                    response,
-                    request_id=request.id,
-                    connection="close" if is_end else slot.connection,
-                    without_body=request.method == "HEAD",
-                )
-            )
+            self._write(shared.encoder.encode(response, request, "close" if is_end else slot.connection))
             if is_end:
                 self._end()
                 return

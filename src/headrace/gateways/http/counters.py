@@ -1,5 +1,7 @@
 """What the server counts, as plain integers: an exporter reads them when it is asked."""
 
+from collections import defaultdict
+
 # The route's name for requests that were refused before a route was found.
 NO_ROUTE = "none"
 
@@ -25,13 +27,12 @@ class HttpCounters:
         self.bytes_in = 0
         self.bytes_out = 0
         # By route (its path as declared, never as asked for) and status.
-        self.requests: dict[tuple[str, int], int] = {}
+        self.requests: defaultdict[tuple[str, int], int] = defaultdict(int)
         # Exceptions that no rule expected; each was logged with its traceback.
         self.handler_failures = 0
 
     def count_request(self, route: str, status: int) -> None:
-        key = (route, status)
-        self.requests[key] = self.requests.get(key, 0) + 1
+        self.requests[route, status] += 1
 
     def count_closed(self, code: str) -> None:
         self.closed_for_cause[code] = self.closed_for_cause.get(code, 0) + 1

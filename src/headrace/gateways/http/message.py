@@ -85,6 +85,17 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 _WITHOUT_CONTENT = frozenset({204, 304})
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OPENINGS_MAX = 256
+_LENGTH_REMEMBERED_MAX = 4096
+
+
+class _Lengths(dict[int, bytes]):
+    """By a body's length: the line that says it, and the empty line behind."""
+
+    def __missing__(self, length: int) -> bytes:
+        line = b"\r\nContent-Length: %d\r\n\r\n" % length
+        if length <= _LENGTH_REMEMBERED_MAX:
+            self[length] = line
+        return line
 
 
 class Encoder:
@@ -92,7 +103,9 @@ class Encoder:
 
     def __init__(self) -> None:
         self._date = b""
+        # Up to the request's id, by status and type.
         self._openings: dict[tuple[int, str], bytes] = {}
+        self._lengths = _Lengths()
 
     def set_date(self, date: str) -> None:
         line = f"Date: {date}\r\n".encode()
@@ -100,33 +113,33 @@ class Encoder:
             self._date = line
             self._openings.clear()
 
-    def encode(self, response: Response, *, request_id: str, connection: str | None, without_body: bool) -> bytes:
+    def encode(self, response: Response, request: Request, connection: str | None) -> bytes:
         """The answer's bytes. An answer to HEAD says how long the body would be and leaves it out."""
-        opening = self._openings.get((response.status, response.content_type))
+        status, body = response.status, response.body
+        opening = self._openings.get((status, response.content_type))
         if opening is None:
-            opening = self._open(response.status, response.content_type)
-        more = b"" if connection is None and not response.headers else _lines(response.headers, connection)
-        if response.status in _WITHOUT_CONTENT:
-            return b"%bX-Request-Id: %b\r\n%b\r\n" % (opening, request_id.encode(), more)
-        return b"%bX-Request-Id: %b\r\n%bContent-Length: %d\r\n\r\n%b" % (
-            opening,
-            request_id.encode(),
-            more,
-            len(response.body),
-            b"" if without_body else response.body,
-        )
+            opening = self._open(status, response.content_type)
+        opening += request.id.encode()
+        if connection is not None or response.headers:
+            opening += _lines(response.headers, connection)
+        if status in _WITHOUT_CONTENT:
+            return opening + b"\r\n\r\n"
+        opening += self._lengths[len(body)]
+        return opening if request.method == "HEAD" else opening + body
 
     def _open(self, status: int, content_type: str) -> bytes:
         opening = _STATUS_LINES[status] + self._date + _ALWAYS
         if status not in _WITHOUT_CONTENT:
             opening += f"Content-Type: {content_type}\r\n".encode("latin-1")
+        opening += b"X-Request-Id: "
         if len(self._openings) < _OPENINGS_MAX:
             self._openings[status, content_type] = opening
         return opening
 
 
 def _lines(headers: tuple[tuple[str, str], ...], connection: str | None) -> bytes:
-    lines = [f"{name}: {value}\r\n" for name, value in headers]
+    """Lines that follow another, which has no end yet and gets it here."""
+    lines = [f"\r\n{name}: {value}" for name, value in headers]
     if connection is not None:
-        lines.append(f"Connection: {connection}\r\n")
+        lines.append(f"\r\nConnection: {connection}")
     return "".join(lines).encode("latin-1")

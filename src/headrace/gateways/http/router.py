@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from headrace.broker.promise import Promise
 from headrace.gateways.http.counters import NO_ROUTE
 from headrace.gateways.http.errors import problem_of
@@ -21,18 +23,13 @@ from headrace.gateways.http.message import RefusedError, Request, Response
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
+class Later(msgspec.Struct, Generic[T], frozen=True, eq=False):
     """An answer that a promise will bring, with no task in between."""
 
-    __slots__ = ("cancel", "promise", "render")
-
-    def __init__(
-        self, promise: Promise[T], render: Callable[[T], Response], cancel: Callable[[], None] | None = None
-    ) -> None:
-        self.promise = promise
-        self.render = render
-        # Called once if the client goes away before its answer was written, or the wait has to end.
-        self.cancel = cancel
+    promise: Promise[T]
+    render: Callable[[T], Response]
+    # Called once if the client goes away before its answer was written, or the wait has to end.
+    cancel: Callable[[], None] | None = None
 
 
 # A route that can answers in the parser's callback; one that waits for the log gives a Later; the rest are coroutines.

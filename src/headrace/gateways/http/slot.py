@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any, Protocol
 
+import msgspec
+
 from headrace.broker.promise import Promise
 from headrace.gateways.http.message import Request, Response
 from headrace.gateways.http.router import Found, Later, Route, not_found, refusing
@@ -11,32 +13,30 @@ from headrace.gateways.http.router import Found, Later, Route, not_found, refusi
 class Owner(Protocol):
     """The connection, as a slot sees it."""
 
-    def finish_later(self, slot: "Slot", promise: Promise[Any]) -> None: ...
+    def finish_later(self, slot: "Slot", later: Later[Any], promise: Promise[Any]) -> None: ...
 
 
 # Of requests that were refused before a route was looked for.
 NOWHERE = refusing(not_found()).routes[0]
 
 
-class Slot:
+class Slot(msgspec.Struct, eq=False):
     """A request's place in the order of answers."""
 
-    __slots__ = ("_owner", "connection", "is_last", "later", "request", "response", "route", "since_ms", "task")
-
-    def __init__(self, owner: Owner, request: Request, route: Route, *, since_ms: int) -> None:
-        self._owner = owner
-        self.request = request
-        self.route = route
-        self.since_ms = since_ms
-        self.is_last = False
-        self.connection: str | None = None
-        self.task: asyncio.Task[Response] | None = None
-        self.later: Later[Any] | None = None
-        self.response: Response | None = None
+    owner: Owner
+    request: Request
+    route: Route
+    since_ms: int
+    is_last: bool = False
+    connection: str | None = None
+    task: asyncio.Task[Response] | None = None
+    later: Later[Any] | None = None
+    response: Response | None = None
 
     def kept(self, promise: Promise[Any]) -> None:
         """The promise that this request waits for is kept or broken."""
-        self._owner.finish_later(self, promise)
+        assert self.later is not None
+        self.owner.finish_later(self, self.later, promise)
 
     def cancel(self) -> None:
         """Nobody waits any longer: end the task or the wait, if it can be ended."""

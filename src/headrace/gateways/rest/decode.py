@@ -50,7 +50,6 @@ def form_of(content_type: str | None) -> Form:
     return Form.WRONG if name in _FORM_NAMES or "/" not in name else Form.RAW
 
 
-@lru_cache(maxsize=256)
 def _accepts_msgpack(accept: str) -> bool:
     names = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
     return not _MSGPACK_NAMES.isdisjoint(names)
@@ -58,10 +57,15 @@ def _accepts_msgpack(accept: str) -> bool:
 
 def answer_form(request: Request) -> Form:
     """JSON, unless the request asks for MessagePack or is written in it."""
-    accept = request.headers.get("accept")
+    return answer_form_of(request.headers.get("content-type"), request.headers.get("accept"))
+
+
+@lru_cache(maxsize=256)
+def answer_form_of(content_type: str | None, accept: str | None) -> Form:
+    """Likewise, by the two headers that say so."""
     if accept is not None and accept != "*/*":
         return Form.MSGPACK if _accepts_msgpack(accept) else Form.JSON
-    return Form.MSGPACK if form_of(request.headers.get("content-type")) is Form.MSGPACK else Form.JSON
+    return Form.MSGPACK if form_of(content_type) is Form.MSGPACK else Form.JSON
 
 
 def unsupported_type(takes: str) -> RefusedError:

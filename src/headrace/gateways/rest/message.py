@@ -2,10 +2,13 @@
 
 Each handler reads its request, makes one call of the broker, and gives back a Later whose promise is rendered in the
 turn in which it is kept. No task and no framework is on this road.
+
+Most sends are one text in JSON and no options. That is decoded by itself; whatever else was sent, or is wrong, is read
+by `read_send`, which knows every form. How an answer is written depends on two headers, and is remembered by them.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +21,7 @@ from headrace.gateways.rest.decode import (
     Body,
     Form,
     answer_form,
+    answer_form_of,
     decode,
     form_of,
     invalid_field,
@@ -31,14 +35,14 @@ from headrace.gateways.rest.form import milliseconds, milliseconds_or_none
 from headrace.gateways.rest.raw import raw_message
 from headrace.gateways.rest.value import message_of, message_of_packed, shown_body, shown_headers, shown_text
 from headrace.model.errors import HeadraceError
-from headrace.model.message import Message, Received, Sent
+from headrace.model.message import Message, Received, Sent, plain_message
 
 MSGPACK = "application/msgpack"
 WAIT_SECONDS_MAX = 50
 MESSAGES = "/queues/{queue}/messages"
 MESSAGE = "/queues/{queue}/messages/{receipt_handle}"
 
-_TEXT_ALONE = msgspec.json.Decoder(form.TextAlone)
+_decode_text = msgspec.json.Decoder(form.TextAlone).decode
 _SEND = msgspec.json.Decoder(form.Send)
 _PACKED = msgspec.msgpack.Decoder(form.PackedMessages)
 _ACKNOWLEDGEMENTS = Body(form.Acknowledgements)
@@ -50,6 +54,8 @@ _RECEIVE_FIELDS = frozenset({"batch_size", "wait", "lease", "attempt_id"})
 _NO_FIELDS: frozenset[str] = frozenset()
 _DONE = form.Result()
 _NO_CONTENT = Response(status=204)
+# By a name of its own: a member of an enumeration is looked up through its class, for the price of two calls.
+_MSGPACK = Form.MSGPACK
 
 to_json = msgspec.json.Encoder().encode
 to_msgpack = msgspec.msgpack.Encoder().encode
@@ -70,8 +76,8 @@ def message_routes(queues: Queues, *, wait_seconds_max: float = WAIT_SECONDS_MAX
     ]
 
 
-def encoded(value: Any, shape: Form, *, status: int = 200) -> Response:
-    if shape is Form.MSGPACK:
+def encoded(value: Any, shape: Form, status: int = 200) -> Response:
+    if shape is _MSGPACK:
         return Response(status=status, content_type=MSGPACK, body=to_msgpack(value))
     return Response(status=status, content_type=JSON, body=to_json(value) + b"\n")
 
@@ -108,17 +114,16 @@ class MessageRoutes:
     # Sending.
 
     def send(self, request: Request) -> Later[Any]:
-        (queue,) = request.values
+        headers = request.headers
+        is_json, shape, render = _send_forms(headers.get("content-type"), headers.get("accept"))
+        message = read_text(request.body) if is_json and not request.query else None
+        if message is not None:
+            return Later(self._queues.send_one(request.values[0], message), render)
         messages, request_id, is_single = read_send(request)
         if is_single:
-            return self._send_one(queue, messages[0], request)
-        shape = answer_form(request)
-        promise = self._queues.send(queue, messages, request_id=request_id)
+            return Later(self._queues.send_one(request.values[0], messages[0]), render)
+        promise = self._queues.send(request.values[0], messages, request_id=request_id)
         return Later(promise, lambda outcomes: send_results(outcomes, shape))
-
-    def _send_one(self, queue: str, message: Message, request: Request) -> Later[list[Sent | HeadraceError]]:
-        shape = answer_form(request)
-        return Later(self._queues.send(queue, (message,)), lambda outcomes: stored(outcomes[0], shape))
 
     # Receiving.
 
@@ -176,16 +181,35 @@ class MessageRoutes:
         return Later(self._queues.reject(request.values[0], rejections), results(request))
 
 
+class _SendForms(NamedTuple):
+    """What the headers of a send say: whether it is JSON, how it is answered, and what does that for one message."""
+
+    is_json: bool
+    shape: Form
+    render: Callable[[Sent], Response]
+
+
+@lru_cache(maxsize=256)
+def _send_forms(content_type: str | None, accept: str | None) -> _SendForms:
+    shape = answer_form_of(content_type, accept)
+    return _SendForms(form_of(content_type) is Form.JSON, shape, partial(stored, shape))
+
+
+def read_text(body: bytes) -> Message | None:
+    """The message of a body in JSON that is one text and nothing else; None for everything else, right or wrong."""
+    try:
+        return plain_message(_decode_text(body).message.encode())
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
     """What is sent, the id of the request if it has one, and whether it is one message rather than a list of them."""
     match form_of(request.headers.get("content-type")):
         case Form.JSON:
             if request.query:
                 read_query(request.query, _NO_FIELDS)
-            try:
-                return (Message(_TEXT_ALONE.decode(request.body).message.encode()),), None, True
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                body = decode(_SEND, request.body)  # something else, or wrong, which this one says
+            body = decode(_SEND, request.body)
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
             _check_only_messages(body)
@@ -221,11 +245,8 @@ def _check_only_messages(body: form.Send) -> None:
                 raise invalid_field(name.name, "beside messages it has no meaning; put it into each of them")
 
 
-def stored(outcome: Sent | HeadraceError, shape: Form) -> Response:
-    if isinstance(outcome, HeadraceError):
-        raise outcome
-    place = form.Stored(outcome.id, outcome.partition, outcome.offset, outcome.is_duplicate)
-    return encoded(place, shape, status=201)
+def stored(shape: Form, sent: Sent) -> Response:
+    return encoded(form.Stored(*sent), shape, 201)
 
 
 def _failure(error: HeadraceError) -> form.Failure:

@@ -16,6 +16,7 @@ from headrace.gateways.rest.decode import Body, answer_form, invalid_field, read
 from headrace.gateways.rest.form import milliseconds_or_none
 from headrace.gateways.rest.message import encoded, read_acknowledgements, read_send, results, send_results, stored
 from headrace.gateways.rest.transaction_form import BegunTransaction, NewTransaction
+from headrace.model.errors import HeadraceError
 
 T = TypeVar("T")
 
@@ -57,7 +58,11 @@ class TransactionRoutes:
             raise invalid_field("request_id", "a send in a transaction is not repeated; abort it and begin anew")
         outcomes = await self._carry_out(self._transactions.send(transaction, queue, messages))
         shape = answer_form(request)
-        return stored(outcomes[0], shape) if is_single else send_results(outcomes, shape)
+        if not is_single:
+            return send_results(outcomes, shape)
+        if isinstance(outcomes[0], HeadraceError):
+            raise outcomes[0]
+        return stored(shape, outcomes[0])
 
     async def acknowledge(self, request: Request) -> Response:
         transaction, queue = request.values

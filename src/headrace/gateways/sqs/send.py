@@ -130,23 +130,20 @@ class Sending:
         self._queues = queues
         self._views = views
 
-    def send_message(self, request: SendMessage, host: str) -> Pending[list[Sent | HeadraceError]]:
+    def send_message(self, request: SendMessage, host: str) -> Pending[Sent]:
         view = self._views.of(name_of_url(request.queue_url))
         prepared = prepare(request, view)
 
-        def answer(outcomes: list[Sent | HeadraceError]) -> SentMessage:
-            outcome = outcomes[0]
-            if isinstance(outcome, HeadraceError):
-                raise outcome
+        def answer(sent: Sent) -> SentMessage:
             return SentMessage(
                 md5_of_message_body=prepared.md5_of_body,
                 md5_of_message_attributes=prepared.md5_of_attributes,
                 md5_of_message_system_attributes=prepared.md5_of_system_attributes,
-                message_id=uuid_at(view.queue.id, outcome.partition, outcome.offset),
-                sequence_number=sequence_number(outcome.offset) if view.is_fifo else None,
+                message_id=uuid_at(view.queue.id, sent.partition, sent.offset),
+                sequence_number=sequence_number(sent.offset) if view.is_fifo else None,
             )
 
-        return Pending(self._queues.send(view.name, (prepared.message,)), answer)
+        return Pending(self._queues.send_one(view.name, prepared.message), answer)
 
     def send_message_batch(self, request: SendMessageBatch, host: str) -> Batch | Pending[list[Sent | HeadraceError]]:
         view = self._views.of(name_of_url(request.queue_url))
