@@ -14,13 +14,13 @@ DEADLINE_S = 200.0
 class Command:
     def __init__(self, node: NodeProcess, place: Path) -> None:
         self.place = place
-        self._environment = environment({"server": node.server, "http": node.http, "state": place / "state"})
+        self.environment = environment({"server": node.server, "http": node.http, "state": place / "state"})
 
     def run(self, *arguments: object, code: int = 0) -> "subprocess.CompletedProcess[str]":
         ended = subprocess.run(
             [*HEADRACE, *map(str, arguments)],
             cwd=self.place,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,

@@ -4,13 +4,14 @@ import ast
 import asyncio
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.spark.command import Command
 from tests.spark.topic_sink import create_topic, values
-from tests.support.node import NodeProcess
+from tests.support.node import HEADRACE, NodeProcess
 
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
@@ -101,6 +102,41 @@ def test_a_project_is_checked_and_refreshed_and_says_in_a_sentence_why_it_fails(
         said = command.refusal("pipeline", "run", "shop")
         assert said.startswith("error: ")
         assert sentence in said
+
+
+SLOW = """
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+spark = SparkSession.active()
+
+
+@dp.materialized_view
+def slow() -> DataFrame:
+    return spark.range(0, 600, 1, 600).selectExpr("java_method('java.lang.Thread', 'sleep', bigint(5000))")
+"""
+
+
+@pytest.mark.skipif(not LONG, reason="starts Spark once more")
+def test_a_project_that_is_asked_to_stop_ends_soon(command: Command, tmp_path: Path) -> None:
+    command.run("pipeline", "init", "shop", "--topics", "any", "--blind")
+    (tmp_path / "shop" / "transformations" / "any.py").write_text(SLOW)
+    running = subprocess.Popen(
+        [*HEADRACE, "pipeline", "run", "shop", "--id", "slow", "--json"],
+        cwd=tmp_path,
+        env=command.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    lines = iter(running.stdout)
+    for line in lines:
+        if "slow is" in line:
+            break
+    command.run("pipeline", "stop", "slow", "--wait", "60")
+    assert "shop was stopped" in list(lines)[-1]
+    assert running.wait(60) == 0
+    running.stdout.close()
 
 
 # What is refused before Spark starts.

@@ -10,6 +10,7 @@ have forgotten the tables by the second run, and a pipeline whose tables exist o
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -64,9 +65,14 @@ def connected(session: "SparkSession") -> "Iterator[SparkSession]":
     # PySpark's own patience is ten minutes, for servers that somebody starts again; nobody starts this one again.
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES_MAX)])
     try:
-        yield opened
+        with warnings.catch_warnings():
+            # Said of a server that is gone because the run was asked to end.
+            warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
+            try:
+                yield opened
+            finally:
+                opened.stop()
     finally:
-        opened.stop()
         if before is None:
             del os.environ[_MODE_VARIABLE]
         else:

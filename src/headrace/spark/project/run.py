@@ -12,11 +12,11 @@ A run that somebody stops, or that dies, is begun again by the next one: tables 
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from headrace.spark.pipeline.context import LOOK_S, Run
+from headrace.spark.pipeline.context import STOP_LOOK_S, Run
 from headrace.spark.pipeline.errors import PipelineFailedError
 from headrace.spark.pipeline.place import LOG_NAME
 from headrace.spark.pipeline.summary import Summary
@@ -109,7 +109,7 @@ def _run_graph(spark: "SparkSession", graph_id: str, project: Project, options: 
     from pyspark.pipelines.spark_connect_pipeline import start_run
 
     active.report(f"{project.spec.name}: checking")
-    with _dropped_on_stop(spark, graph_id, active):
+    with _cut_off_on_stop(active):
         results = start_run(
             spark,
             graph_id,
@@ -143,18 +143,22 @@ def _line(message: str) -> str:
 
 
 @contextmanager
-def _dropped_on_stop(spark: "SparkSession", graph_id: str, active: Run) -> Iterator[None]:
-    """Dropping a graph stops its flows. The run waits for the server's next line meanwhile: another thread looks."""
+def _cut_off_on_stop(active: Run) -> Iterator[None]:
+    """When somebody asks the run to end, its session is stopped, and all flows with it.
+
+    The server has no way to stop after a batch. The run itself waits for the server's next line meanwhile, so another
+    thread looks.
+    """
     is_over = threading.Event()
 
     def watch() -> None:
-        while not is_over.wait(LOOK_S):
+        while not is_over.wait(STOP_LOOK_S):
             if active.is_stopping:
-                _drop(spark, graph_id)
+                with suppress(Exception):  # the run has ended in the same moment
+                    active.spark().stop()
                 return
 
-    watcher = threading.Thread(target=watch, name="headrace-project-stop", daemon=True)
-    watcher.start()
+    threading.Thread(target=watch, name="headrace-project-stop", daemon=True).start()
     try:
         yield
     except Exception:
@@ -162,15 +166,6 @@ def _dropped_on_stop(spark: "SparkSession", graph_id: str, active: Run) -> Itera
             raise
     finally:
         is_over.set()
-        watcher.join()
-
-
-def _drop(spark: "SparkSession", graph_id: str) -> None:
-    from pyspark.sql.connect.proto import Command, PipelineCommand
-
-    command = Command()
-    command.pipeline_command.drop_dataflow_graph.CopyFrom(PipelineCommand.DropDataflowGraph(dataflow_graph_id=graph_id))
-    cast(Any, spark).client.execute_command(command)
 
 
 def _summary(

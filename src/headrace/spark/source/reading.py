@@ -137,8 +137,9 @@ class _Reading:
         positions: dict[TopicPartition, Position] = {}
         for one in self._left:
             if one.range.at not in positions:
-                bytes_max = self._source.bytes_for(one.range.topic, one.range.end - one.position)
-                positions[one.range.at] = Position(one.position, min(bytes_max, self._settings.fetch_bytes_max))
+                expected_bytes = self._source.bytes_for(one.range.topic, one.range.end - one.position)
+                bytes_max = min(self._settings.fetch_bytes_max, self._settings.client.partition_fetch_bytes_max)
+                positions[one.range.at] = Position(one.position, min(expected_bytes, bytes_max))
         if not positions:
             return None
         return self._source.fetch(
