@@ -9,7 +9,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Each of the node's two journal files. A larger one syncs segments behind less often and replays longer.
     journal_bytes: int = 64 * MIB
     # Appends of this size sync their own segment; smaller ones share the journal's sync.
-    journal_append_bytes_max: int = 64 * 1024
+    journal_append_bytes_max: int = 256 * 1024
     # A partition is checkpointed after so many bytes, which bounds what an unclean start reads again.
     checkpoint_bytes: int = 64 * MIB
     # A closed segment of a topic with durability `memory` is synced this long after its end.
