@@ -6,7 +6,6 @@ connection breaks every waiter with an error that means *maybe*: the request may
 
 import asyncio
 import struct
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace import __version__
@@ -25,9 +24,6 @@ T = TypeVar("T")
 API_VERSIONS = 18
 _LENGTH = struct.Struct(">i")
 
-# Where answers are received: memory of exactly so many bytes. Who reads a lot gives memory that was used before.
-Allocate = Callable[[int], bytearray | memoryview]
-
 # Versions above these name topics by id alone, and this client asks by name; or are spoken between brokers alone.
 _VERSION_CEILINGS = {0: 12, 1: 12, 24: 3}
 
@@ -41,14 +37,11 @@ class Waiter(NamedTuple):
 class Connection(asyncio.BufferedProtocol):
     """Made by `connect`. `call` sends a request and gives its answer; a closed connection is never reopened."""
 
-    def __init__(
-        self, address: Address, *, clock: Clock, client_id: str, frame_bytes_max: int, allocate: Allocate = bytearray
-    ) -> None:
+    def __init__(self, address: Address, *, clock: Clock, client_id: str, frame_bytes_max: int) -> None:
         self.address = address
         self._clock = clock
         self._client_id = client_id
         self._frame_bytes_max = frame_bytes_max
-        self._allocate = allocate
         self._transport: asyncio.Transport | None = None
         self._waiters: dict[int, Waiter] = {}
         self._correlation_id = 0
@@ -58,7 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         # A frame is received into a buffer of exactly its size, so that record sets are never copied.
         self._length = bytearray(_LENGTH.size)
-        self._frame: bytearray | memoryview | None = None
+        self._frame: bytearray | None = None
         self._filled = 0
 
     @property
@@ -162,9 +155,9 @@ class Connection(asyncio.BufferedProtocol):
                 f"{self._frame_bytes_max}; is a Kafka listener there?"
             )
             return
-        self._frame = self._allocate(size)
+        self._frame = bytearray(size)
 
-    def _answered(self, frame: bytearray | memoryview) -> None:
+    def _answered(self, frame: bytearray) -> None:
         waiter = self._waiters.pop(read_correlation_id(frame), None)
         if waiter is None:
             self._break(f"{self.address} answered a question that was never asked")
@@ -204,12 +197,11 @@ async def connect(
     client_id: str,
     frame_bytes_max: int,
     timeout_ms: int,
-    allocate: Allocate = bytearray,
 ) -> Connection:
     """Open a connection and agree on versions."""
 
     def factory() -> Connection:
-        return Connection(address, clock=clock, client_id=client_id, frame_bytes_max=frame_bytes_max, allocate=allocate)
+        return Connection(address, clock=clock, client_id=client_id, frame_bytes_max=frame_bytes_max)
 
     advice = "is a node running there? start one with `headrace up`, or say where with --server"
     try:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.client.connection import Allocate, Connection, connect
+from headrace.client.connection import Connection, connect
 from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, UnreachableError, wire_error
 from headrace.client.values import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, TopicPartition
@@ -62,13 +62,11 @@ class Router:
         clock: Clock,
         rand: Rand,
         transport: Transport,
-        allocate: Allocate = bytearray,
     ) -> None:
         self.config = config
         self.clock = clock
         self._rand = rand
         self._transport = transport
-        self._allocate = allocate
         self._servers = list(servers)
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._addresses: dict[int, Address] = {}
@@ -105,7 +103,6 @@ class Router:
             client_id=self.config.client_id,
             frame_bytes_max=self.config.frame_bytes_max,
             timeout_ms=self.config.connect_timeout_ms,
-            allocate=self._allocate,
         )
 
     async def any_connection(self) -> Connection:

@@ -1,4 +1,4 @@
-"""What a worker process keeps from task to task: connections to the leaders, memory, and how large messages are.
+"""What a worker process keeps from task to task: connections to the leaders, and how large messages are.
 
 Spark forks its workers from one process and uses them again, so nothing here is made before a task asks for it, and
 nothing is taken over a fork: the thread that runs the loop would not be there.
@@ -26,47 +26,11 @@ _FETCH_BYTES_MIN = 256 * 1024
 _FETCH_MARGIN = 1.1
 
 
-class FrameMemory:
-    """Memory for large answers, used again: new memory costs a third of what receiving into it does."""
-
-    # Below it, memory is at hand.
-    SMALL_BYTES = 256 * 1024
-    # An answer may be a little larger than was asked for; the last batch comes whole.
-    _ROUNDING = 1 << 20
-    # One answer is decoded while another one arrives.
-    _KEPT_MAX = 2
-
-    def __init__(self) -> None:
-        self._free: list[bytearray] = []
-
-    def take(self, size: int) -> bytearray | memoryview:
-        """Called by the loop's thread."""
-        if size < self.SMALL_BYTES:
-            return bytearray(size)
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            memory = bytearray()
-        if len(memory) < size:
-            memory = bytearray(-(-size // self._ROUNDING) * self._ROUNDING)
-        return memoryview(memory)[:size]
-
-    def give(self, fetched: RawFetched) -> None:
-        """Called by the task's thread, when nothing looks at an answer any more."""
-        records = fetched.records
-        memory = records.obj if isinstance(records, memoryview) else None
-        if not isinstance(memory, bytearray) or len(memory) < self.SMALL_BYTES:
-            return
-        if len(self._free) < self._KEPT_MAX and all(memory is not free for free in self._free):
-            self._free.append(memory)
-
-
 class Kept:
     """Of one cluster."""
 
     def __init__(self, servers: str, config: ClientConfig) -> None:
         self.clock: Clock = SystemClock()
-        self.memory = FrameMemory()
         self._loop = BackgroundLoop(name="headrace-source")
         self._fetcher = RawFetcher(
             Router(
@@ -75,7 +39,6 @@ class Kept:
                 clock=self.clock,
                 rand=SystemRand(),
                 transport=TcpTransport(),
-                allocate=self.memory.take,
             )
         )
         self._offset_bytes: dict[str, float] = {}  # of one offset, in each topic
