@@ -22,7 +22,7 @@ test: $(DEV) test-tools ## Run the tests (ARGS="tests/cli -k topic" for some of 
 	$(BIN)/pytest $(ARGS)
 
 test-long: $(DEV) test-tools ## Run the tests in their long forms
-	HEADRACE_LONG=1 $(BIN)/pytest $(ARGS)
+	HEADRACE_LONG=1 $(BIN)/pytest -o timeout=1800 $(ARGS)
 
 check: $(DEV) ## Lint, formatting, types, and the rooms' import contract
 	$(BIN)/ruff check

@@ -26,7 +26,7 @@ LOOK_S = 0.001
 def measure(spark: SparkSession, server: str, directory: Path, *, count: int) -> dict[str, MeasuredLatency]:
     return {
         "topic": _to_topic(spark, server, directory, count),
-        "delta": _to_delta(spark, server, directory, count),
+        "Delta table": _to_delta(spark, server, directory, count),
     }
 
 

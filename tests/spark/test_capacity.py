@@ -125,8 +125,9 @@ def test_a_machine_that_cannot_be_is_refused(wrong: dict[str, int], words: str) 
 # Figures.
 
 
-def results(quick: bool, reports: list[dict[str, object]]) -> str:
-    return json.dumps({"began": "2026-01-01T00:00:00", "quick": quick, "reports": reports})
+def results(quick: bool, reports: list[dict[str, object]], *, cores: int = 1) -> str:
+    machine = {"cores": str(cores)}
+    return json.dumps({"began": "2026-01-01T00:00:00", "quick": quick, "machine": machine, "reports": reports})
 
 
 def throughput(rate: float) -> dict[str, object]:
@@ -147,7 +148,10 @@ def test_the_newest_full_run_of_a_benchmark_counts(tmp_path: Path) -> None:
     (tmp_path / "2.json").write_text(results(False, [throughput(20.0), {"name": "open", "figures": None}]))
     (tmp_path / "3.json").write_text(results(True, [throughput(30.0)]))
     (tmp_path / "4.json").write_text("{torn")
+    spark = {"name": "spark", "figures": {"rows": 600, "seconds": {"stream_to_delta": [3.0, 1.0, 2.0], "other": [9.0]}}}
+    (tmp_path / "5.json").write_text(results(False, [spark], cores=4))
     found = benchmarked(tmp_path, 10)
+    assert found.pop("archive").value == 600 / 2 / 4
     assert {name: one.value for name, one in found.items()} == {"produce": 20.0, "partition": 20.0, "send": 7.0}
     assert found["produce"].source == "benchmark throughput, 2.json"
     assert "send" not in benchmarked(tmp_path, 100)

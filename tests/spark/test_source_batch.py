@@ -240,3 +240,23 @@ def test_partitions_that_an_option_forgets_or_invents_are_named(node: NodeProces
     assert f"names {topic}-2, which is not read" in starting(0, 0, 0)
     assert f"has 5 for {topic}-0, which ends at 0" in starting(5, 0)
     assert "has 2 partitions" in refused(assign=json.dumps({topic: [7]}))
+
+
+def test_a_message_that_the_disk_has_damaged_ends_the_job_with_a_sentence_that_says_where_it_is(
+    spark: SparkSession, node: NodeProcess, topic: str
+) -> None:
+    create(node, topic)
+    mark = f"the value of {topic} ".encode()
+    produce(node, topic, ["whole"])
+    # Large enough to be in its segment by now, and not in the journal.
+    send(node, topic, [Outgoing(mark + b"x" * 500_000)])
+    (segment,) = [path for path in node.data.glob("partitions/*/*.log") if mark in path.read_bytes()]
+    with segment.open("r+b") as file:
+        file.seek(segment.read_bytes().index(mark))
+        file.write(b"T")
+    said = refusal(lambda: read(spark, node, subscribe=topic).collect())
+    assert said.startswith(f"{topic}-0"), said
+    assert "damaged" in said
+    # What is whole can be read, and the rest of the node's topics too.
+    ending = json.dumps({topic: {"0": 1}})
+    assert values(read(spark, node, subscribe=topic, endingOffsets=ending).collect()) == ["whole"]

@@ -55,7 +55,11 @@ class HttpConnection(asyncio.Protocol):
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         timer = self._clock.call_later(timeout_ms, lambda: self._give_up(timeout_ms))
-        self._transport.writelines((head, body))
+        if body:
+            self._transport.writelines((head, body))
+        else:
+            # Not as an empty piece: asyncio of Python 3.13.0 keeps that for ever, and the connection never closes.
+            self._transport.write(head)
         try:
             return await waiter
         except BaseException:
