@@ -98,14 +98,14 @@ def benchmarked(directory: Path, batch: int) -> dict[str, Figure]:
             cores = int(results.machine.get("cores", "1"))
             for report in results.reports:
                 source = f"benchmark {report.name}, {path.name}"
-                figures = _of_spark(report, cores, source) if report.name == "spark" else _of_report(report, batch, source)
-                found |= {one.name: one for one in figures}
+                found |= {one.name: one for one in _of_report(report, batch, source)}
+                found |= {one.name: one for one in _of_spark(report, cores, source)}
     return found
 
 
 def _of_spark(report: _Report, cores: int, source: str) -> Iterable[Figure]:
     """Streaming into Delta is what an archive does. Spark had all cores of the machine."""
-    figures = report.figures if isinstance(report.figures, dict) else {}
+    figures = report.figures if report.name == "spark" and isinstance(report.figures, dict) else {}
     seconds = figures.get("seconds", {}).get(_ARCHIVING)
     if seconds:
         yield Figure(ARCHIVE, figures["rows"] / median(seconds) / cores, source)
