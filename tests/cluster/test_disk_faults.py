@@ -21,7 +21,9 @@ from tests.support.node import HEADRACE, NodeProcess, running
 from tests.support.strace import injected
 from tests.support.wire import Wire
 
-LARGE = b"x" * 200_000  # above what goes through the journal
+from headrace.log.config import LogConfig
+
+LARGE = b"x" * LogConfig().journal_append_bytes_max  # more than goes through the journal
 SYNC = "fdatasync"
 WRITE = "pwritev,pwritev2"
 
@@ -134,7 +136,7 @@ def test_a_short_write_is_finished_or_taken_back(node: NodeProcess) -> None:
     unlimited = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (size + 70_000, unlimited[1]))
     try:
-        answer = send(node, "short", b"y" * 150_000)
+        answer = send(node, "short", b"y" * len(LARGE))
         assert answer.error_code == STORAGE_ERROR
         assert segment.stat().st_size == size
     finally:

@@ -20,6 +20,7 @@ SEED = int(os.environ.get("HEADRACE_TEST_SEED") or random.SystemRandom().randran
 # Small files, so that a short run rolls segments, fills journals and takes checkpoints many times.
 SMALL = {
     "log.journal_bytes": 1024 * 1024,
+    "log.journal_append_bytes_max": 64 * 1024,
     "log.checkpoint_bytes": 1024 * 1024,
     "log.maintenance_interval_ms": 200,
 }

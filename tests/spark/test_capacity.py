@@ -148,7 +148,10 @@ def test_the_newest_full_run_of_a_benchmark_counts(tmp_path: Path) -> None:
     (tmp_path / "2.json").write_text(results(False, [throughput(20.0), {"name": "open", "figures": None}]))
     (tmp_path / "3.json").write_text(results(True, [throughput(30.0)]))
     (tmp_path / "4.json").write_text("{torn")
-    spark = {"name": "spark", "figures": {"rows": 600, "seconds": {"stream_to_delta": [3.0, 1.0, 2.0], "other": [9.0]}}}
+    spark: dict[str, object] = {
+        "name": "spark",
+        "figures": {"rows": 600, "seconds": {"stream_to_delta": [3.0, 1.0, 2.0], "other": [9.0]}},
+    }
     (tmp_path / "5.json").write_text(results(False, [spark], cores=4))
     found = benchmarked(tmp_path, 10)
     assert found.pop("archive").value == 600 / 2 / 4
