@@ -172,7 +172,9 @@ def test_a_released_message_comes_again_with_its_delivery_count_and_a_rejected_o
         assert message.delivery_count() == 2
         settle(consumer, message, AcknowledgeType.REJECT)
     with Client(node.http) as client:
-        (dead,) = client.queue(f"{topic}-dead").receive(max=10, wait=10)
+        name = f"{topic}-dead"
+        wait_until(lambda: name in client.queues(), deadline_s=10, what="there is a queue of dead letters")
+        (dead,) = client.queue(name).receive(max=10, wait=10)
         assert dead.body == b"again"
         dead.ack()
     assert queue.describe().counts.leased == 0

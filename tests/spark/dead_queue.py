@@ -48,8 +48,9 @@ def bury(http: str, queue: str, reasons: Sequence[str], *, partitions: int = 1) 
         )
         died = sum(map(bool, reasons))
         asyncio.run(_work(http, queue, died))
+        dead = dead_name(queue)
         wait_until(
-            lambda: client.queue(dead_name(queue)).describe().counts.visible == died,
+            lambda: dead in client.queues() and client.queue(dead).describe().counts.visible == died,
             deadline_s=30,
             what=f"{died} dead letters of {queue}",
         )
