@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -99,13 +98,16 @@ class Cluster:
         return f"sc://{_LOOPBACK}:{port}"
 
     def state(self) -> dict[str, Any]:
-        """What the master says of itself; nothing while it does not answer."""
+        """What the master says of itself; nothing while it does not answer, or answers with its page.
+
+        It listens first, and only then learns, one after the other, what it is to answer.
+        """
         address = f"http://{_LOOPBACK}:{self._page_port}/json/"
         try:
             with urllib.request.urlopen(address, timeout=5) as answer:
                 said: dict[str, Any] = json.load(answer)
                 return said
-        except (urllib.error.URLError, ConnectionError):
+        except (OSError, json.JSONDecodeError):
             return {}
 
     def executors(self) -> list[psutil.Process]:
