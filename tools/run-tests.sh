@@ -14,6 +14,7 @@ echo "tests/spark runs beside the rest and reports at the end"
 rest_code=$?
 wait "$spark"
 spark_code=$?
+trap 'rm -f "$report"' EXIT  # its process is over, and its id may be another's
 echo "tests/spark:"
 cat "$report"
 [ "$rest_code" -eq 0 ] && [ "$spark_code" -eq 0 ]
