@@ -116,6 +116,39 @@ def test_a_topic_whose_files_could_not_be_made_is_told_and_is_made_by_the_next_w
     run(main())
 
 
+@pytest.mark.parametrize("turns", range(30))
+def test_a_change_whose_caller_goes_away_at_any_moment_is_carried_out(turns: int) -> None:
+    async def main() -> None:
+        held = HeldThreads()
+        node = await Node().start()
+        await node.make("old")
+        await node.make("grown")
+        node.logs._sync_threads = held
+        callers = [
+            asyncio.ensure_future(node.broker.ensure_topic("new")),
+            asyncio.ensure_future(node.broker.delete_topic("old")),
+            asyncio.ensure_future(node.broker.create_partitions("grown", 3)),
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        stopped = asyncio.ensure_future(node.broker.stop())
+        while not stopped.done():
+            await settle()
+            held.release()
+        # One that was cancelled before it ran at all asked for nothing.
+        if turns:
+            await node.broker.partition("new", 0).append(batch(b"a"))
+            await node.broker.partition("grown", 2).append(batch(b"a"))
+            assert sorted(node.catalog.topics) == ["grown", "new"]
+            assert set(node.logs.logs) == {partition.id for partition in node.broker.partitions()}
+            assert len(node.logs.logs) == 4
+        node.abandon()
+
+    run(main())
+
+
 def test_partitions_are_added_and_never_taken_away() -> None:
     async def main() -> None:
         node = await Node().start()

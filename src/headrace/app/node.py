@@ -137,6 +137,7 @@ class Node:
             ),
         )
         await self.broker.start()
+        self._stack.push_async_callback(self.broker.stop)
         queue_admin = QueueAdmin(admin=admin, store=store, catalog=catalog, clock=clock, rand=self._rand)
         await self._start_queues(queue_admin, catalog)
         await self._start_groups()

@@ -1,7 +1,8 @@
 """The node's use cases, free of any protocol: produce and fetch through partitions, and administration.
 
 Metadata is changed first and files follow: a topic whose folders a crash has not let come into being gets them at the
-next start, and a folder that no metadata speaks of is left alone.
+next start, and a folder that no metadata speaks of is left alone. A change goes on to its end, whether or not whoever
+asked for it still waits.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from uuid import UUID
 from headrace.broker.config import BrokerConfig
 from headrace.broker.fetch import Fetch, Fetched, Fetcher
 from headrace.broker.partition import Partition
+from headrace.broker.under_way import UnderWay
 from headrace.cluster.admin import Admin
 from headrace.cluster.catalog import Catalog, CatalogChange, NodeAddress, TopicChanged, TopicDeleted
 from headrace.host.clock import Clock
@@ -65,6 +67,7 @@ class Broker:
         self._by_place: dict[tuple[str | UUID, int], Partition] = {}
         # Topics whose files are being made or removed, and the end of that.
         self._busy: dict[str, asyncio.Future[None]] = {}
+        self.under_way = UnderWay()
         self._producer_ids: Iterable[int] = iter(())
         self._producer_id_lock = asyncio.Lock()
         self._fetcher = Fetcher(find=self.partition, store=logs, clock=clock)
@@ -79,6 +82,10 @@ class Broker:
                 # Damage that only the replay of the folds came by. The other partitions are none the worse.
                 partition_log.fail(error)
                 self._logs.refused[id] = error
+
+    async def stop(self) -> None:
+        """Let the changes that were begun end; the logs go on until then."""
+        await self.under_way.finished()
 
     async def _take_over(self, id: PartitionId) -> None:
         partition = Partition(
@@ -150,10 +157,18 @@ class Broker:
 
     async def complete_topic(self, topic: Topic) -> None:
         """Make what is missing of a topic's files: an earlier attempt may have written the metadata and no more."""
+        if self.is_complete(topic):
+            return
+        await self.under_way.carry_out(self._complete_topic(topic))
+
+    async def _complete_topic(self, topic: Topic) -> None:
         await self.settled(topic.name)
-        if self._missing(topic):
+        if not self.is_complete(topic):
             with self._changing(topic.name):
                 await self._open_new(topic)
+
+    def is_complete(self, topic: Topic) -> bool:
+        return not self._missing(topic)
 
     async def create_topic(
         self,
@@ -166,24 +181,32 @@ class Broker:
         beside: Callable[[Topic], Mapping[str, bytes]] | None = None,
     ) -> Topic:
         """Make a topic and its files. `beside` gives metadata that comes into being with it or not at all."""
-        if name in self._busy:
-            raise TopicExistsError(f"topic {name} is being created or deleted")
-        with self._changing(name):
-            topic = await self._admin.create_topic(
-                name,
-                partition_count=self.config.default_partition_count if partition_count == -1 else partition_count,
-                replication_factor=(
-                    self.config.default_replication_factor if replication_factor == -1 else replication_factor
-                ),
-                overrides={**self.config.topic_defaults, **overrides},
-                validate_only=validate_only,
-                beside=beside,
-            )
-            if not validate_only:
-                await self._open_new(topic)
-            return topic
+        config = self.config
+
+        async def create() -> Topic:
+            if name in self._busy:
+                raise TopicExistsError(f"topic {name} is being created or deleted")
+            with self._changing(name):
+                topic = await self._admin.create_topic(
+                    name,
+                    partition_count=config.default_partition_count if partition_count == -1 else partition_count,
+                    replication_factor=(
+                        config.default_replication_factor if replication_factor == -1 else replication_factor
+                    ),
+                    overrides={**config.topic_defaults, **overrides},
+                    validate_only=validate_only,
+                    beside=beside,
+                )
+                if not validate_only:
+                    await self._open_new(topic)
+                return topic
+
+        return await self.under_way.carry_out(create())
 
     async def delete_topic(self, topic: str | UUID) -> Topic:
+        return await self.under_way.carry_out(self._delete_topic(topic))
+
+    async def _delete_topic(self, topic: str | UUID) -> Topic:
         name = self.topic(topic).name
         if name in INTERNAL_NAMES:
             raise InvalidRequestError(f"{name} is headrace's own and cannot be deleted; delete what it holds instead")
@@ -197,6 +220,9 @@ class Broker:
         return deleted
 
     async def create_partitions(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
+        return await self.under_way.carry_out(self._create_partitions(name, count, validate_only=validate_only))
+
+    async def _create_partitions(self, name: str, count: int, *, validate_only: bool) -> Topic:
         if name in INTERNAL_NAMES:
             # Whatever lives there was put where the hash of its name, and the count, said.
             raise InvalidPartitionsError(f"{name} keeps the partitions that it was made with")
@@ -226,7 +252,7 @@ class Broker:
 
     async def alter_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic:
         """Replace a topic's settings; the logs follow before this returns."""
-        return await self._admin.set_config(name, overrides, validate_only=validate_only)
+        return await self.under_way.carry_out(self._admin.set_config(name, overrides, validate_only=validate_only))
 
     async def allocate_producer_id(self) -> int:
         """An id that no producer ever had."""

@@ -57,7 +57,8 @@ class InternalShards(ABC, Generic[ShardType]):
     async def find(self, name: str) -> ShardType:
         """The shard in which a name lives."""
         if not self._shards:
-            await self._open()
+            # To its end, though who asked may go: a shard that is opened twice would hear of everything twice.
+            await self._broker.under_way.carry_out(self._open())
         shard = self.peek(name)
         assert shard is not None
         return shard

@@ -41,6 +41,7 @@ class Server:
         self.listener: HttpListener
         self.served: list[str] = []
         self.cancelled: list[str] = []
+        self.finished: list[str] = []
         self.loop = uvloop.new_event_loop()
         self.gates: dict[str, asyncio.Event] = {}
         self._thread = threading.Thread(target=self.loop.run_forever)
@@ -115,6 +116,7 @@ class Server:
             except asyncio.CancelledError:
                 self.cancelled.append(request.query)
                 raise
+            self.finished.append(request.query)
             return Response(body=request.query.encode())
 
         def promised(request: Request) -> Later[str]:
@@ -144,6 +146,7 @@ class Server:
         return [
             Route("GET", "/hello", hello),
             Route("GET", "/gated", gated),
+            Route("POST", "/gated", gated),
             Route("GET", "/promised", promised, head=False),
             Route("GET", "/named/{name}/of/{other}", named),
             Route("GET", "/fail", fail),

@@ -238,6 +238,19 @@ def test_an_answer_that_does_not_come_is_given_up_at_its_deadline() -> None:
         server.wait(lambda: server.cancelled == ["never"], "the route is cancelled")
 
 
+def test_a_change_that_is_overdue_is_carried_out_all_the_same() -> None:
+    with serving() as server, Client(server) as client:
+        client.send(get("/gated?late", "Content-Length: 4", method="POST") + b"body")
+        server.wait(lambda: "late" in server.served, "it is served")
+        server.elapse(server.limits.answer_deadline_ms)
+        answer = client.answer()
+        assert (answer.status, answer.problem["code"]) == (504, "timed_out")
+        assert server.listener.bodies_in_flight_bytes == 4
+        server.open_gate("late")
+        server.wait(lambda: server.finished == ["late"], "it is carried out")
+        server.wait(lambda: server.listener.bodies_in_flight_bytes == 0, "its body is let go")
+
+
 def test_a_reader_that_never_reads_is_held_back_and_then_cut() -> None:
     with serving(write_pause_bytes=64 * 1024) as server, Client(server, receive_bytes=4096) as deaf:
         asked = 200

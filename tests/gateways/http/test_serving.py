@@ -116,7 +116,24 @@ def test_a_client_that_closes_its_half_still_gets_its_answer(server: Server) -> 
         assert client.is_at_end()
 
 
-def test_a_client_that_goes_away_ends_what_it_asked_for(server: Server) -> None:
+def test_a_change_goes_on_to_its_end_though_its_client_goes_away(server: Server) -> None:
+    with Client(server) as client:
+        client.send(get("/gated?change", "Content-Length: 4", method="POST") + b"body")
+        server.wait(lambda: "change" in server.served, "the request is being served")
+
+    def is_alone() -> bool:
+        server.elapse(server.limits.linger_ms)
+        return server.listener.connection_count == 0
+
+    server.wait(is_alone, "the connection is gone")
+    assert server.listener.bodies_in_flight_bytes == 4
+    server.open_gate("change")
+    server.wait(lambda: "change" in server.finished, "the change is carried out")
+    assert server.cancelled == []
+    server.wait(lambda: server.listener.bodies_in_flight_bytes == 0, "its body is let go")
+
+
+def test_a_client_that_goes_away_ends_what_only_looks(server: Server) -> None:
     with Client(server) as client:
         client.send(get("/gated?gone"))
         server.wait(lambda: "gone" in server.served, "the request is being served")

@@ -144,6 +144,9 @@ class FakeBroker:
         self.hold = False
         self.held: list[tuple[FakePartition, memoryview, Promise[Appended]]] = []
         self.failure: Exception | None = None
+        self.incomplete: set[str] = set()  # topics whose files are not all there
+        self.gate: asyncio.Event | None = None  # what makes a topic waits for it
+        self.making = 0
         self._partitions: dict[PartitionId, FakePartition] = {}
         self._waiting: set[asyncio.Event] = set()
         self._ids = 0
@@ -227,7 +230,16 @@ class FakeBroker:
         buffers = [batch for _, last, _, batch in partition.log if last >= part.offset]
         return Fetched(None, end, end, start, list(buffers), None)
 
+    def is_complete(self, topic: Topic) -> bool:
+        return topic.name not in self.incomplete
+
     async def ensure_topic(self, name: str) -> Topic:
+        self.making += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if name in self.incomplete:
+            self.incomplete.remove(name)
+            return self.catalog.topics[name]
         if not self.auto_create:
             raise UnknownTopicError(f"no topic is called {name}")
         return self.add(name)

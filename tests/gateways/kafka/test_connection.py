@@ -10,6 +10,7 @@ from tests.gateways.kafka.requests import ALL_TOPICS, API_VERSIONS, api_versions
 
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
+from headrace.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 MIB = 1024 * 1024
 
@@ -154,6 +155,42 @@ def test_frames_wait_for_the_nodes_memory_and_small_requests_of_others_do_not() 
                 await client.receive(0, 9, correlation_id)
                 await client.close()
             await assert_serves(gateway)
+
+    run(main())
+
+
+def test_a_change_goes_on_to_its_end_though_its_peer_goes_away_and_a_wait_does_not() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        broker.add("t")
+        broker.gate = asyncio.Event()
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            client.send(*fetch(wait_ms=60_000))
+            client.send(3, 9, MetadataRequest((MetadataRequestTopic(name="new"),)))
+            await until(lambda: broker.waiting_count == 1, "the fetch waits")
+            await until(lambda: broker.making == 1, "the topic is being made")
+            await client.close()
+            await until(lambda: gateway.connection_count == 0, "the peer is gone")
+            await until(lambda: broker.waiting_count == 0, "nobody waits for it")
+            broker.gate.set()
+            await until(lambda: "new" in broker.catalog.topics, "the topic is made")
+
+    run(main())
+
+
+def test_a_topic_without_all_of_its_files_gets_them_when_it_is_asked_for() -> None:
+    async def main() -> None:
+        broker = FakeBroker(auto_create=False)
+        topic = broker.add("t")
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            for asked in (MetadataRequestTopic(name="t"), MetadataRequestTopic(topic_id=topic.id, name=None)):
+                broker.incomplete = {"t"}
+                response = await client.ask(3, 12, MetadataRequest((asked,)))
+                assert response.topics[0].error_code == 0
+                assert not broker.incomplete
+            await client.close()
 
     run(main())
 

@@ -4,6 +4,7 @@ import contextlib
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import psutil
 import pytest
 from tests.gateways.kafka.requests import api_versions_frame
 from tests.support.node import NodeProcess, running
+
+from headrace.wire.kafka.frame import encode_request, read_response
+from headrace.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 SESSIONS = {path.stem: path.read_bytes() for path in sorted((Path(__file__).parent / "sessions").glob("*.bin"))}
 MIB = 1024 * 1024
@@ -113,4 +117,23 @@ def test_lengths_that_lie_and_readers_that_never_read_do_not_fill_the_memory(nod
         assert_serves(node)
         grown = process.memory_info().rss - before
     assert grown < 200 * MIB, f"{grown / MIB:.0f} MiB"
+    assert_unharmed(node)
+
+
+def test_topics_whose_first_askers_hang_up_at_once_are_whole(node: NodeProcess) -> None:
+    names = [f"hung-up-{number}" for number in range(60)]
+    for number, name in enumerate(names):
+        with connect(node) as connection:
+            connection.sendall(encode_request(3, 9, 1, "test", MetadataRequest((MetadataRequestTopic(name=name),))))
+            # The node is anywhere between the request and its answer.
+            time.sleep(number % 20 / 10_000)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with connect(node) as connection:
+        asked = tuple(MetadataRequestTopic(name=name) for name in names)
+        connection.sendall(encode_request(3, 9, 2, "test", MetadataRequest(asked, allow_auto_topic_creation=False)))
+        (size,) = struct.unpack(">i", receive(connection, 4))
+        response = read_response(3, 9, receive(connection, size)).value
+    made = [topic for topic in response.topics if topic.error_code == 0]
+    assert made, "some requests are read before their sender is gone"
+    assert [topic.name for topic in made if topic.partitions[0].leader_id != 1] == []
     assert_unharmed(node)

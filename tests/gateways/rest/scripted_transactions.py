@@ -1,6 +1,5 @@
 """Transactions that answer as a test says, and note what they were asked."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ class ScriptedTransactions:
         self.ended: dict[str, str | None] = {}  # how each ended; None while it is open
         # The errors of the next entries, in their order; what is left over is done.
         self.errors: list[HeadraceError | None] = []
-        self.gate: asyncio.Event | None = None  # a commit waits for it
 
     def _open(self, transaction: str) -> None:
         if transaction not in self.ended:
@@ -44,8 +42,6 @@ class ScriptedTransactions:
     async def _end(self, transaction: str, how: str) -> None:
         if self.ended.get(transaction, "") != how:
             self._open(transaction)
-        if self.gate is not None:
-            await self.gate.wait()
         self.ended[transaction] = how
 
     async def commit(self, transaction: str) -> None:

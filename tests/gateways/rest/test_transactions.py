@@ -1,13 +1,10 @@
 """Transactions over REST: what is asked of them for what was sent, and what is refused and how."""
 
-import asyncio
 import json
 
 import pytest
 from tests.gateways.rest.door import Door
 
-from headrace.gateways.http.message import Request
-from headrace.gateways.rest.transaction import TransactionRoutes
 from headrace.model.errors import QueueFullError, StaleReceiptError
 from headrace.model.message import Message
 
@@ -99,25 +96,3 @@ def test_a_wrong_body_is_refused_as_it_is_outside(door: Door, body: bytes, statu
     at = begin(door)
     answer = door.ask("POST", f"{at}/queues/out/messages", body)
     assert (answer.status, json.loads(answer.body).get("field")) == (status, field)
-
-
-def test_a_commit_whose_client_goes_away_is_carried_out(door: Door) -> None:
-    async def main() -> None:
-        transactions = door.transactions
-        begun = await transactions.begin()
-        transactions.gate = asyncio.Event()
-        request = Request("POST", f"/transactions/{begun.id}/commit", "", {}, b"", (begun.id,))
-        routes = TransactionRoutes(transactions)
-        waiting = asyncio.create_task(routes.commit(request))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert waiting.cancelled()
-        transactions.gate.set()
-        async with asyncio.timeout(10):
-            while transactions.ended[begun.id] is None:  # noqa: ASYNC110 - a condition with a deadline
-                await asyncio.sleep(0)
-        assert transactions.ended[begun.id] == "committed"
-
-    asyncio.run(main())

@@ -2,12 +2,14 @@
 
 Theory of operation. A connection is callbacks on the event loop; `reader` makes requests of what arrives. A route that
 answers at once is answered in the same callback; one that gives a Later is answered in the turn in which its promise is
-kept; one that gives a coroutine gets a task, owned by this connection. Every request has a slot, and slots are answered
-from the front, so pipelined requests are answered in order whichever finishes first. The event loop joins what is
-written in one of its turns into one call of the kernel.
+kept; one that gives a coroutine gets a task. Every request has a slot, and slots are answered from the front, so
+pipelined requests are answered in order whichever finishes first. The event loop joins what is written in one of its
+turns into one call of the kernel.
 
 Whoever waits for nobody. When the peer goes away, when it closes its half, when the node stops and when an answer is
-overdue, a wait that can be cancelled is: a long poll would otherwise take messages for nobody.
+overdue, a wait that can be cancelled is: a long poll would otherwise take messages for nobody. A task that only looks
+(GET) ends too; one that changes something goes on to its end, because half a change is worse than one that nobody
+hears of.
 
 Holding back. Reading stops while too many requests are unanswered, while the peer does not take its answers, and for
 a turn of the loop after a number of requests, so that one connection's pipeline does not keep the others waiting.
@@ -84,7 +86,8 @@ class HttpConnection(asyncio.Protocol):
         self._closed = True
         slots, self._slots = self._slots, deque()
         for slot in slots:
-            self._shared.bodies_bytes -= len(slot.request.body)
+            if slot.task is None:
+                self._shared.bodies_bytes -= len(slot.request.body)
             # An answer that was not written takes back what it would have handed out.
             slot.cancel()
         self._stop_reading()
@@ -227,7 +230,7 @@ class HttpConnection(asyncio.Protocol):
         elif isinstance(outcome, Response):
             self._finish(slot, outcome)
         else:
-            slot.task = asyncio.get_running_loop().create_task(outcome)
+            slot.task = self._shared.under_way.begin(outcome)
             slot.task.add_done_callback(partial(self._finish_task, slot))
 
     def finish_later(self, slot: Slot, later: Later[Any], promise: Promise[Any]) -> None:
@@ -242,7 +245,9 @@ class HttpConnection(asyncio.Protocol):
     def _finish_task(self, slot: Slot, task: "asyncio.Task[Response]") -> None:
         slot.task = None
         if self._closed or slot.response is not None:
-            # Nobody waits for it. An exception is looked at all the same, or asyncio reports it as forgotten.
+            # Nobody waits for it.
+            if slot not in self._slots:
+                self._shared.bodies_bytes -= len(slot.request.body)
             if not task.cancelled() and (error := task.exception()) is not None:
                 _LOGGER.debug("abandoned request failed", exc_info=error, extra={"route": slot.route.path})
             return
@@ -299,7 +304,8 @@ class HttpConnection(asyncio.Protocol):
         while slots and (response := slots[0].response) is not None and not self._closed:
             slot = slots.popleft()
             request = slot.request
-            shared.bodies_bytes -= len(request.body)
+            if slot.task is None:  # else it was given up, and holds its body until it ends
+                shared.bodies_bytes -= len(request.body)
             shared.counters.count_request(slot.route.path, response.status)
             self._last_ms = shared.now_ms
             is_end = slot.is_last or (self._no_more_requests and not slots)

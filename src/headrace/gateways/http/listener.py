@@ -47,10 +47,11 @@ class HttpListener:
         shared.on_empty = empty.set
         for connection in list(shared.connections):
             connection.drain()
+        timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
         if shared.connections:
-            timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
             await empty.wait()
-            timer.cancel()
+        await shared.under_way.finished()
+        timer.cancel()
         shared.stop_sweeping()
 
     def _abort_all(self) -> None:
@@ -58,6 +59,7 @@ class HttpListener:
         _LOGGER.warning("HTTP connections cut at shutdown", extra={"connection_count": len(connections)})
         for connection in connections:
             connection.abort()
+        self._shared.under_way.cancel()
 
 
 async def listen_http(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Protocol
 
+from headrace.broker.under_way import UnderWay
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.head import HeadReader
 from headrace.gateways.http.limits import HttpLimits
@@ -51,6 +52,7 @@ class Shared:
         self.clock = clock
         self.counters = counters
         self.connections: set[Swept] = set()
+        self.under_way = UnderWay()
         self.bodies_bytes = 0
         self.bodies_bytes_max = limits.bodies_in_flight_bytes_max
         # The time of the last sweep: late by sweep_ms at most, and free to read.

@@ -16,6 +16,8 @@ class Owner(Protocol):
     def finish_later(self, slot: "Slot", later: Later[Any], promise: Promise[Any]) -> None: ...
 
 
+_SAFE_METHODS = ("GET", "HEAD")
+
 # Of requests that were refused before a route was looked for.
 NOWHERE = refusing(not_found()).routes[0]
 
@@ -39,9 +41,10 @@ class Slot(msgspec.Struct, eq=False):
         self.owner.finish_later(self, self.later, promise)
 
     def cancel(self) -> None:
-        """Nobody waits any longer: end the task or the wait, if it can be ended."""
+        """Nobody waits any longer: end what only looks or waits. A change goes on to its end."""
         if self.task is not None:
-            self.task.cancel()
+            if self.request.method in _SAFE_METHODS:
+                self.task.cancel()
         elif self.later is not None and self.later.cancel is not None:
             self.later.cancel()
 

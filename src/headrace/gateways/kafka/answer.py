@@ -2,11 +2,11 @@
 
 An answer is the whole response frame as a list of buffers, or None where the protocol has no response (Produce with
 acks=0). A handler that cannot answer at once returns a `Deferred`, which costs no task and no turn of the event loop,
-or a coroutine, which becomes a task of its connection.
+or a coroutine, which becomes a task and goes on to its end though its peer be gone, or a `Wait`.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.model.batch import Buffer
 
@@ -57,4 +57,10 @@ class Deferred:
             then(self)
 
 
-Reply = Answer | Deferred | Coroutine[Any, Any, Answer]
+class Wait(NamedTuple):
+    """Work that only waits: all that it changes is changed at once. It ends with its connection."""
+
+    work: Coroutine[Any, Any, Answer]
+
+
+Reply = Answer | Deferred | Coroutine[Any, Any, Answer] | Wait

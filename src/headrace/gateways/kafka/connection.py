@@ -22,10 +22,11 @@ import asyncio
 import logging
 import struct
 from collections import deque
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
-from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Wait
 from headrace.gateways.kafka.outbox import Outbox
 from headrace.gateways.kafka.partial_frame import PartialFrame
 from headrace.gateways.kafka.shared import Shared
@@ -57,7 +58,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Requests without an answer, in order, and the bytes of their frames.
         self._slots: deque[Deferred] = deque()
         self._in_flight_bytes = 0
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._waits: set[asyncio.Task[Answer]] = set()
         self._held_back = False
         self._writing_paused = False
         self._draining = False
@@ -105,8 +106,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.budget.leave(self._go_on)
         self._drop_partial_frame()
         self._release_finished_slots()
-        # Long polls end here. Appends go on: what was accepted is stored whether or not anybody hears of it.
-        for task in list(self._tasks):
+        # Long polls end here. Changes go on: what was accepted is carried out whether or not anybody hears of it.
+        for task in list(self._waits):
             task.cancel()
         self._shared.remove(self)
 
@@ -265,12 +266,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._await_answer(Deferred(), len(frame)).finish(reply)
             elif reply:
                 self._outbox.put(reply)
+        elif isinstance(reply, Wait):
+            self._waits.add(self._begin(reply.work, len(frame)))
         else:
-            slot = self._await_answer(Deferred(), len(frame))
-            slot.then(self._finish)
-            task: asyncio.Task[Answer] = asyncio.get_running_loop().create_task(reply)
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._finish_task, slot))
+            self._begin(reply, len(frame))
+
+    def _begin(self, work: Coroutine[Any, Any, Answer], size: int) -> "asyncio.Task[Answer]":
+        slot = self._await_answer(Deferred(), size)
+        slot.then(self._finish)
+        task = self._shared.under_way.begin(work)
+        task.add_done_callback(partial(self._finish_task, slot))
+        return task
 
     def _await_answer(self, slot: Deferred, size: int) -> Deferred:
         slot.size = size
@@ -280,7 +286,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return slot
 
     def _finish_task(self, slot: Deferred, task: "asyncio.Task[Answer]") -> None:
-        self._tasks.discard(task)
+        self._waits.discard(task)
         if task.cancelled():
             slot.finish(CloseConnectionError("request cancelled"))
             return

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from headrace.broker.group.port import GroupPort
 from headrace.broker.group.share_port import SharePort
+from headrace.broker.under_way import UnderWay
 from headrace.cluster.catalog import NodeAddress
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -52,7 +53,7 @@ class Context:
         self.altering = asyncio.Lock()
         self.metadata_cache = MetadataCache(limits.metadata_answers_max)
         self.deadlines = Deadlines(clock)
-        self._work: set[asyncio.Task[Any]] = set()
+        self._under_way = UnderWay()
 
     @property
     def groups(self) -> GroupPort:
@@ -94,8 +95,7 @@ class Context:
 
     async def finish_within(self, timeout_ms: int, work: Coroutine[Any, Any, T]) -> T:
         """Wait for administrative work until the client's deadline. Then it goes on, and the client hears *maybe*."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._work.add(task)
+        task = self._under_way.begin(work)
         ready = asyncio.Event()
         task.add_done_callback(lambda _: ready.set())
         timer = self.clock.call_later(max(timeout_ms, 1), ready.set)
@@ -103,16 +103,9 @@ class Context:
             await ready.wait()
         finally:
             timer.cancel()
-            task.add_done_callback(self._forget)
         if not task.done():
             raise TimedOutError(f"not done within {timeout_ms} ms; it goes on, so look before you repeat it")
         return task.result()
-
-    def _forget(self, task: "asyncio.Task[Any]") -> None:
-        self._work.discard(task)
-        # Also marks the exception as seen, when nobody waits for the task any more.
-        if not task.cancelled() and task.exception() is not None:
-            _LOGGER.debug("administrative work ended with an error", exc_info=task.exception())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +114,7 @@ class Api:
 
     `handle` gets the parsed request and returns the response, at once or as an awaitable. `refuse` builds the response
     that carries an error for everything that the request asked; it may return None where no field can carry one, and
-    then the connection is closed.
+    then the connection is closed. What `only_waits` ends with its connection; anything else goes on to its end.
     """
 
     key: int
@@ -131,6 +124,7 @@ class Api:
     refuse: Callable[[Any, int, int, str], Any]
     # What is advertised, where that differs from what is served.
     version_min_advertised: int | None = None
+    only_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

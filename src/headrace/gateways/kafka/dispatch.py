@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply, Wait
 from headrace.gateways.kafka.body import read_body
 from headrace.gateways.kafka.context import AnyApi, Api, Context, PeerApi, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
@@ -79,7 +79,8 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
             return self._refuse(api, header, request, self._context.explain(error))
         if inspect.isawaitable(response):
-            return self._finish(api, header, request, response)
+            work = self._finish(api, header, request, response)
+            return Wait(work) if api.only_waits else work
         return self._encode(header, response)
 
     async def _finish(self, api: Api, header: RequestHeader, request: Any, response: Awaitable[Any]) -> Answer:

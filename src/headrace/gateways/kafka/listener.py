@@ -44,10 +44,11 @@ class KafkaListener:
         shared.on_empty = empty.set
         for connection in list(shared.connections):
             connection.drain()
+        timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
         if shared.connections:
-            timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
             await empty.wait()
-            timer.cancel()
+        await shared.under_way.finished()
+        timer.cancel()
         shared.stop_sweeping()
 
     def _abort_all(self) -> None:
@@ -55,6 +56,7 @@ class KafkaListener:
         _LOGGER.warning("Kafka connections cut at shutdown", extra={"connection_count": len(connections)})
         for connection in connections:
             connection.abort()
+        self._shared.under_way.cancel()
 
 
 async def listen(

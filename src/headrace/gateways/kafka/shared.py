@@ -7,6 +7,7 @@ for each frame would cost more than the parsing of the frame.
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.broker.under_way import UnderWay
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.budget import ByteBudget
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -40,6 +41,7 @@ class Shared:
         self.receive_buffer = bytearray(limits.receive_bytes)
         self.receive_view = memoryview(self.receive_buffer)
         self.connections: set[Swept] = set()
+        self.under_way = UnderWay()
         # The time of the last sweep: late by sweep_ms at most, and free to read.
         self.now_ms = clock.monotonic_ms()
         self.on_empty: Callable[[], None] | None = None

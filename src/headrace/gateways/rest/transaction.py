@@ -1,13 +1,9 @@
 """Transactions over REST: sends and acknowledgements that count together, or not at all.
 
-A call that was read is carried out to its end, also where its client goes away meanwhile: a commit that stopped half
-way would be decided and not told. Commit and abort may be repeated; what stands between them may not, since a second
-send would be a second message.
+A call that was read is carried out to its end, also where its client goes away meanwhile, as the HTTP server does with
+every change: a commit that stopped half way would be decided and not told. Commit and abort may be repeated; what
+stands between them may not, since a second send would be a second message.
 """
-
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 from headrace.broker.transaction.port import Transactions
 from headrace.gateways.http.message import Request, Response
@@ -17,8 +13,6 @@ from headrace.gateways.rest.form import milliseconds_or_none
 from headrace.gateways.rest.message import encoded, read_acknowledgements, read_send, results, send_results, stored
 from headrace.gateways.rest.transaction_form import BegunTransaction, NewTransaction
 from headrace.model.errors import HeadraceError
-
-T = TypeVar("T")
 
 TRANSACTIONS = "/transactions"
 TRANSACTION = "/transactions/{transaction}"
@@ -42,13 +36,12 @@ def transaction_routes(transactions: Transactions) -> list[Route]:
 class TransactionRoutes:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def begin(self, request: Request) -> Response:
         read_query(request.query, _NO_FIELDS)
         content_type = request.headers.get("content-type") if request.body else None
         form: NewTransaction = _NEW.read(request.body or b"{}", content_type)
-        begun = await self._carry_out(self._transactions.begin(timeout_ms=milliseconds_or_none(form.timeout)))
+        begun = await self._transactions.begin(timeout_ms=milliseconds_or_none(form.timeout))
         return encoded(BegunTransaction(begun.id, begun.timeout_ms / 1_000), answer_form(request), status=201)
 
     async def send(self, request: Request) -> Response:
@@ -56,7 +49,7 @@ class TransactionRoutes:
         messages, request_id, is_single = read_send(request)
         if request_id is not None:
             raise invalid_field("request_id", "a send in a transaction is not repeated; abort it and begin anew")
-        outcomes = await self._carry_out(self._transactions.send(transaction, queue, messages))
+        outcomes = await self._transactions.send(transaction, queue, messages)
         shape = answer_form(request)
         if not is_single:
             return send_results(outcomes, shape)
@@ -67,28 +60,15 @@ class TransactionRoutes:
     async def acknowledge(self, request: Request) -> Response:
         transaction, queue = request.values
         receipts = read_acknowledgements(request)
-        outcomes = await self._carry_out(self._transactions.acknowledge(transaction, queue, receipts))
+        outcomes = await self._transactions.acknowledge(transaction, queue, receipts)
         return results(request)(outcomes)
 
     async def commit(self, request: Request) -> Response:
         read_query(request.query, _NO_FIELDS)
-        await self._carry_out(self._transactions.commit(request.values[0]))
+        await self._transactions.commit(request.values[0])
         return _NO_CONTENT
 
     async def abort(self, request: Request) -> Response:
         read_query(request.query, _NO_FIELDS)
-        await self._carry_out(self._transactions.abort(request.values[0]))
+        await self._transactions.abort(request.values[0])
         return _NO_CONTENT
-
-    async def _carry_out(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for it; who waits may be cancelled, the work is not."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._under_way.discard(task)
-        if not task.cancelled():
-            # Heard also where nobody waits any longer.
-            task.exception()

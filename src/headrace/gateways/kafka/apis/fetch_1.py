@@ -12,7 +12,7 @@ The preferred read replica is never set.
 from collections.abc import Awaitable
 
 from headrace.broker.fetch import Fetch, Fetched, FetchPart
-from headrace.gateways.kafka.answer import Answer, Reply
+from headrace.gateways.kafka.answer import Answer, Reply, Wait
 from headrace.gateways.kafka.context import Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of
 from headrace.model.errors import OffsetOutOfRangeError
@@ -56,7 +56,7 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     )
     if isinstance(fetched, list):
         return _answer(context, header, request, fetched)
-    return _wait(context, header, request, fetched)
+    return Wait(_wait(context, header, request, fetched))
 
 
 async def _wait(

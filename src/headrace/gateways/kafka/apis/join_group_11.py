@@ -7,7 +7,7 @@ Served by hand for the client's id, which stands in the request's header and nam
 """
 
 from headrace.broker.group.port import Join
-from headrace.gateways.kafka.answer import Answer, Reply
+from headrace.gateways.kafka.answer import Answer, Reply, Wait
 from headrace.gateways.kafka.body import read_body
 from headrace.gateways.kafka.context import Context, PeerApi
 from headrace.gateways.kafka.errors import ErrorCode
@@ -24,7 +24,7 @@ _KEY = 11
 
 
 def _serve(context: Context, header: RequestHeader, frame: bytearray, host: str) -> Reply:
-    return _join(context, header, read_body(header, frame), host)
+    return Wait(_join(context, header, read_body(header, frame), host))
 
 
 async def _join(context: Context, header: RequestHeader, request: JoinGroupRequest, host: str) -> Answer:

@@ -1,7 +1,8 @@
 """Metadata (key 3), versions 0 to 13: which nodes there are, and who leads which partition.
 
 A topic that is asked for and missing is created, if the request allows it (4+; earlier ones always do) and the node's
-configuration does too. The answer then has the topic with its leader, not LEADER_NOT_AVAILABLE and a second round.
+configuration does too. The answer then has the topic with its leader, not LEADER_NOT_AVAILABLE and a second round. A
+topic that is there without all of its files, because a disk was full when they were to be made, gets them now.
 Topics are returned with their ids from 10 and may be asked for by id from 12.
 
 Clients ask the same again and again, so whole answers are kept, by the bytes of the request, for as long as the
@@ -47,9 +48,9 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     if kept is not None:
         return cache.frame(kept, header.correlation_id)
     request: MetadataRequest = read_body(header, frame)
-    missing = _missing(context, request)
-    if missing:
-        return _create_and_answer(context, header, request, missing)
+    unready = _unready(context, request)
+    if unready:
+        return _prepare_and_answer(context, header, request, unready)
     response, keep = _respond(context, request, header.api_version, {})
     answer = _encode(header, response)
     if keep:
@@ -61,23 +62,27 @@ def _encode(header: RequestHeader, response: MetadataResponse) -> bytes:
     return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
 
-def _missing(context: Context, request: MetadataRequest) -> list[str]:
-    """Names that may have to be created before the answer."""
-    if not request.topics or not request.allow_auto_topic_creation:
-        return []
-    topics = context.broker.catalog.topics
-    return [
-        asked.name
-        for asked in request.topics
-        if asked.name and asked.topic_id == ZERO_UUID and asked.name not in topics
-    ]
+def _unready(context: Context, request: MetadataRequest) -> list[str]:
+    """Names of topics that have to be made before the answer: missing ones, and those whose files are not all there."""
+    catalog = context.broker.catalog
+    names = []
+    for asked in request.topics or ():
+        if asked.topic_id != ZERO_UUID:
+            topic = catalog.topics_by_id.get(asked.topic_id)
+        else:
+            topic = catalog.topics.get(asked.name or "")
+            if topic is None and asked.name and request.allow_auto_topic_creation:
+                names.append(asked.name)
+        if topic is not None and not context.broker.is_complete(topic):
+            names.append(topic.name)
+    return names
 
 
-async def _create_and_answer(
-    context: Context, header: RequestHeader, request: MetadataRequest, missing: list[str]
+async def _prepare_and_answer(
+    context: Context, header: RequestHeader, request: MetadataRequest, unready: list[str]
 ) -> Answer:
     errors: dict[str, BaseException] = {}
-    for name in missing:
+    for name in unready:
         try:
             check_topic_name(name)
             await context.broker.ensure_topic(name)

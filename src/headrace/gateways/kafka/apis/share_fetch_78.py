@@ -113,4 +113,4 @@ def _refuse(request: ShareFetchRequest, version: int, code: int, message: str) -
     return ShareFetchResponse(error_code=code, error_message=message)
 
 
-API = Api(key=78, version_min=1, version_max=2, handle=_handle, refuse=_refuse)
+API = Api(key=78, version_min=1, version_max=2, handle=_handle, refuse=_refuse, only_waits=True)

@@ -34,4 +34,4 @@ def _refuse(request: SyncGroupRequest, version: int, code: int, message: str) ->
     return SyncGroupResponse(error_code=code)
 
 
-API = Api(key=14, version_min=0, version_max=5, handle=_handle, refuse=_refuse)
+API = Api(key=14, version_min=0, version_max=5, handle=_handle, refuse=_refuse, only_waits=True)
