@@ -14,7 +14,7 @@ from headrace.gateways.kafka.errors import ErrorCode, RefusedError
 from headrace.gateways.kafka.gateway import SHARES_SERVED
 from headrace.gateways.kafka.share_session import Member, ShareSessions
 from headrace.model.ids import PartitionId
-from headrace.testing.clock import SimulatedClock
+from headrace.testing.clock import SimulatedClock, settle
 from headrace.wire.kafka.messages import share_acknowledge, share_fetch
 from headrace.wire.kafka.messages.share_acknowledge import ShareAcknowledgeRequest
 from headrace.wire.kafka.messages.share_fetch import ShareFetchRequest
@@ -165,6 +165,7 @@ def test_messages_are_accepted_released_and_rejected_one_by_one(edge: int) -> No
             answer = await asker.acknowledge(1, (begin, end, (ACCEPT, RELEASE, REJECT)))
             assert only_partition(answer).error_code == 0
             assert held(await asker.fetch(2)) == [(begin + 1, begin + 1, 2)]
+            await settle()  # it is moved behind the answer
             (dead,) = await asker.node.receive(name="dead")
             assert dead.body == b"c"
 
