@@ -55,7 +55,7 @@ class Door:
         headers = {"host": HOST, "x-amz-target": f"AmazonSQS.{operation}"}
         response = self.answer(Request("POST", "/", "", headers, msgspec.json.encode(parameters), (), "request-1"))
         body = msgspec.json.decode(response.body)
-        assert dict(response.headers)["x-amzn-RequestId"] == "request-1"
+        assert response.id_header == "x-amzn-RequestId"
         assert response.content_type == "application/x-amz-json-1.0"
         if response.status != 200:
             code, fault = dict(response.headers)["x-amzn-query-error"].split(";")

@@ -17,7 +17,7 @@ NS = f"{{{NAMESPACE}}}"
 def xml(response: Response, status: int = 200) -> ElementTree.Element:
     assert response.status == status, response.body
     assert response.content_type == "text/xml"
-    assert dict(response.headers)["x-amzn-RequestId"] == "request-1"
+    assert response.id_header == "x-amzn-RequestId"
     return ElementTree.fromstring(response.body)
 
 

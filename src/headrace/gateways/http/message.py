@@ -29,6 +29,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content_type: str = PLAIN_TEXT
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = ()
+    id_header: str = "X-Request-Id"  # what the request's id is called
 
     def __post_init__(self) -> None:
         for _, value in self.headers:
@@ -103,8 +104,8 @@ class Encoder:
 
     def __init__(self) -> None:
         self._date = b""
-        # Up to the request's id, by status and type.
-        self._openings: dict[tuple[int, str], bytes] = {}
+        # Up to the request's id, by status, type and what the id is called.
+        self._openings: dict[tuple[int, str, str], bytes] = {}
         self._lengths = _Lengths()
 
     def set_date(self, date: str) -> None:
@@ -116,9 +117,9 @@ class Encoder:
     def encode(self, response: Response, request: Request, connection: str | None) -> bytes:
         """The answer's bytes. An answer to HEAD says how long the body would be and leaves it out."""
         status, body = response.status, response.body
-        opening = self._openings.get((status, response.content_type))
+        opening = self._openings.get((status, response.content_type, response.id_header))
         if opening is None:
-            opening = self._open(status, response.content_type)
+            opening = self._open(status, response.content_type, response.id_header)
         opening += request.id.encode()
         if connection is not None or response.headers:
             opening += _lines(response.headers, connection)
@@ -127,13 +128,13 @@ class Encoder:
         opening += self._lengths[len(body)]
         return opening if request.method == "HEAD" else opening + body
 
-    def _open(self, status: int, content_type: str) -> bytes:
+    def _open(self, status: int, content_type: str, id_header: str) -> bytes:
         opening = _STATUS_LINES[status] + self._date + _ALWAYS
         if status not in _WITHOUT_CONTENT:
             opening += f"Content-Type: {content_type}\r\n".encode("latin-1")
-        opening += b"X-Request-Id: "
+        opening += f"{id_header}: ".encode("latin-1")
         if len(self._openings) < _OPENINGS_MAX:
-            self._openings[status, content_type] = opening
+            self._openings[status, content_type, id_header] = opening
         return opening
 
 

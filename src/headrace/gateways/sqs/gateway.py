@@ -39,6 +39,7 @@ from headrace.wire.sqs.codec import JSON, QUERY, TARGET_PREFIX, Codec, decode_fo
 from headrace.wire.sqs.error import MALFORMED, SqsError
 from headrace.wire.sqs.query import parse_form
 
+_ID_HEADER = "x-amzn-RequestId"
 QUEUE_PATH = "/{account:[0-9]{12}}/{queue}"
 
 Operation = Callable[[Any, str], Outcome]
@@ -121,8 +122,16 @@ class SqsGateway:
         if self._verifier is not None:
             signable = Signable(request.method, request.path, request.query, request.headers, request.body)
             self._verifier.verify(signable, now_ms=self._clock.wall_ms())
-        host = request.headers.get("host", "localhost")
-        codec, operation, value = self._decode(request, host)
+        headers = request.headers
+        host = headers.get("host", "localhost")
+        target = headers.get("x-amz-target")
+        codec: Codec
+        if target is not None:
+            codec, operation = JSON, target.removeprefix(TARGET_PREFIX)
+            value = decode_json(operation, request.body)
+        else:
+            codec = QUERY
+            operation, value = self._decode_form(request, host)
         outcome = self._operations[type(value)](value, host)
         if isinstance(outcome, Pending):
             answer = outcome.answer
@@ -146,11 +155,7 @@ class SqsGateway:
         except EXPECTED as error:
             return self.failed(request, error)
 
-    def _decode(self, request: Request, host: str) -> tuple[Codec, str, requests.SqsRequest]:
-        target = request.headers.get("x-amz-target")
-        if target is not None:
-            operation = target.removeprefix(TARGET_PREFIX)
-            return JSON, operation, decode_json(operation, request.body)
+    def _decode_form(self, request: Request, host: str) -> tuple[str, requests.SqsRequest]:
         form = parse_form(request.query)
         if request.method == "POST":
             try:
@@ -159,8 +164,7 @@ class SqsGateway:
                 raise SqsError(MALFORMED, "The form is not URL-encoded UTF-8.") from None
         # A request to a queue's own address is about that queue.
         url = self._places.url(host, request.values[1]) if len(request.values) == 2 else None
-        operation, value = decode_form(form, queue_url=url)
-        return QUERY, operation, value
+        return decode_form(form, queue_url=url)
 
     def failed(self, request: Request, error: Exception) -> Response:
         """A refusal or a failure, in the protocol of the request."""
@@ -171,7 +175,8 @@ class SqsGateway:
             status=refusal.kind.status,
             content_type=codec.content_type,
             body=body,
-            headers=(("x-amzn-RequestId", request.id), *headers),
+            headers=headers,
+            id_header=_ID_HEADER,
         )
 
 
@@ -179,5 +184,5 @@ def _response(codec: Codec, operation: str, answer: Answer, request_id: str) -> 
     return Response(
         content_type=codec.content_type,
         body=codec.answer(operation, answer, request_id),
-        headers=(("x-amzn-RequestId", request_id),),
+        id_header=_ID_HEADER,
     )

@@ -12,11 +12,27 @@ from headrace.model.message import message_id
 
 _PARTITION_SHIFT = 96  # the first 32 bits
 _OFFSET_MASK = (1 << 62) - 1  # the last 62: below the two bits of the variant
+_HALF_BITS = 64
 
 
-def uuid_at(queue_id: UUID, partition: int, offset: int) -> str:
-    digits = f"{queue_id.int ^ (partition << _PARTITION_SHIFT) ^ (offset & _OFFSET_MASK):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+class MessageIds:
+    """The ids of one queue's messages. Every message asks, and those of a partition begin alike."""
+
+    def __init__(self, queue_id: UUID) -> None:
+        self._front = queue_id.int >> _HALF_BITS
+        self._back = queue_id.int & ((1 << _HALF_BITS) - 1)
+        self._fronts: dict[int, str] = {}
+
+    def at(self, partition: int, offset: int) -> str:
+        front = self._fronts.get(partition)
+        if front is None:
+            front = self._fronts[partition] = self._write_front(partition)
+        back = f"{self._back ^ (offset & _OFFSET_MASK):016x}"
+        return f"{front}-{back[:4]}-{back[4:]}"
+
+    def _write_front(self, partition: int) -> str:
+        digits = f"{self._front ^ (partition << _PARTITION_SHIFT - _HALF_BITS):016x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:]}"
 
 
 def uuid_of(queue_id: UUID, id: str) -> str:
@@ -24,4 +40,4 @@ def uuid_of(queue_id: UUID, id: str) -> str:
     partition, dash, offset = id.partition("-")
     if not (dash and partition.isdigit() and offset.isdigit()) or id != message_id(int(partition), int(offset)):
         return id
-    return uuid_at(queue_id, int(partition), int(offset))
+    return MessageIds(queue_id).at(int(partition), int(offset))

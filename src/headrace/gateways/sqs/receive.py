@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from headrace.broker.queue.port import Queues
-from headrace.gateways.sqs.message_id import uuid_at, uuid_of
+from headrace.gateways.sqs.message_id import uuid_of
 from headrace.gateways.sqs.pending import Pending
 from headrace.gateways.sqs.place import Places, name_of_url
 from headrace.gateways.sqs.queue_attribute import COMPUTED, SETTABLE
@@ -121,7 +121,7 @@ class Receiving:
                     return uuid_of(UUID(value.decode()), received.id)
                 except ValueError:
                     break
-        return uuid_at(view.queue.id, received.partition, received.offset)
+        return view.ids.at(received.partition, received.offset)
 
     def _system_attributes(self, received: Received, view: QueueView, wanted: Sequence[str]) -> dict[str, str]:
         group = None if received.key is None else received.key.decode("utf-8", "replace")

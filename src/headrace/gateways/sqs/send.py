@@ -2,16 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.errors import to_sqs
-from headrace.gateways.sqs.message_id import uuid_at
 from headrace.gateways.sqs.pending import Pending
 from headrace.gateways.sqs.place import name_of_url
 from headrace.gateways.sqs.view import QueueView, Views
 from headrace.model.errors import HeadraceError
-from headrace.model.message import Headers, Message, Sent
+from headrace.model.message import Headers, Message, Sent, plain_message
 from headrace.wire.sqs import attribute
 from headrace.wire.sqs.answer import Batch, FailedEntry, SentEntry, SentMessage
 from headrace.wire.sqs.check import (
@@ -28,13 +28,13 @@ from headrace.wire.sqs.request import SendEntry, SendMessage, SendMessageBatch
 _WRONG_TYPE = "The request includes a parameter that is not valid for this queue type."
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A message that may be sent, and what its answer says about it."""
 
     message: Message
     md5_of_body: str
-    md5_of_attributes: str | None
-    md5_of_system_attributes: str | None
+    md5_of_attributes: str | None = None
+    md5_of_system_attributes: str | None = None
 
 
 def size_of(request: SendMessage | SendEntry) -> int:
@@ -45,6 +45,8 @@ def size_of(request: SendMessage | SendEntry) -> int:
 
 def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
     body = check_body(request.message_body)
+    if not view.is_fifo and len(body) <= view.message_bytes_max and _is_plain(request):
+        return Prepared(plain_message(body), _md5(body))
     headers: Headers = ()
     md5_of_attributes = md5_of_system_attributes = None
     size = len(body)
@@ -74,10 +76,25 @@ def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
             delay_ms=_delay_ms(request.delay_seconds, view),
             deduplication_id=deduplication_id,
         ),
-        hashlib.md5(body, usedforsecurity=False).hexdigest(),
+        _md5(body),
         md5_of_attributes,
         md5_of_system_attributes,
     )
+
+
+def _is_plain(request: SendMessage | SendEntry) -> bool:
+    """Whether nothing is said of a message but its body, as of most."""
+    return (
+        request.message_attributes is None
+        and request.message_group_id is None
+        and request.delay_seconds is None
+        and request.message_deduplication_id is None
+        and request.message_system_attributes is None
+    )
+
+
+def _md5(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 def _delay_ms(delay_s: int | None, view: QueueView) -> int | None:
@@ -139,7 +156,7 @@ class Sending:
                 md5_of_message_body=prepared.md5_of_body,
                 md5_of_message_attributes=prepared.md5_of_attributes,
                 md5_of_message_system_attributes=prepared.md5_of_system_attributes,
-                message_id=uuid_at(view.queue.id, sent.partition, sent.offset),
+                message_id=view.ids.at(sent.partition, sent.offset),
                 sequence_number=sequence_number(sent.offset) if view.is_fifo else None,
             )
 
@@ -184,7 +201,7 @@ def _batch(
                 md5_of_message_body=prepared.md5_of_body,
                 md5_of_message_attributes=prepared.md5_of_attributes,
                 md5_of_message_system_attributes=prepared.md5_of_system_attributes,
-                message_id=uuid_at(view.queue.id, outcome.partition, outcome.offset),
+                message_id=view.ids.at(outcome.partition, outcome.offset),
                 sequence_number=sequence_number(outcome.offset) if view.is_fifo else None,
             )
         )

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from headrace.broker.queue.port import Queues
+from headrace.gateways.sqs.message_id import MessageIds
 from headrace.model.errors import UnknownQueueError
 from headrace.model.queue import Deduplication, Guarantee, Queue
 from headrace.wire.sqs.check import MESSAGE_BYTES_MAX
@@ -13,6 +14,7 @@ ATTRIBUTES, TAGS = "attributes", "tags"
 
 class QueueView(NamedTuple):
     queue: Queue
+    ids: MessageIds
     name: str
     is_fifo: bool
     has_content_deduplication: bool
@@ -39,6 +41,7 @@ def view_of(queue: Queue) -> QueueView:
     attributes, config = stored_attributes(queue), queue.config
     return QueueView(
         queue=queue,
+        ids=MessageIds(queue.id),
         name=queue.name,
         is_fifo=config.ordered,
         has_content_deduplication=config.deduplication is Deduplication.CONTENT,
