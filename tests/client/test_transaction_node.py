@@ -116,7 +116,7 @@ def test_a_block_that_takes_too_long_counts_for_nothing(node: RunningNode, name:
         queue = client.queue(name)
         await queue.send("a")
         (message,) = await queue.receive(wait=5)
-        tx = await client.transaction(timeout=0.3).begin()
+        tx = await client.transaction(timeout=2).begin()
         await tx.ack(message)
         (again,) = await queue.receive(wait=20)
         assert again.id == message.id

@@ -63,6 +63,6 @@ def test_a_full_disk_refuses_sends_early_and_takes_them_again_when_there_is_spac
 
         filler.unlink()
         node.wait_said("disk has space again")
-        wait_until(lambda: send(node, "kept", b"third").error_code == NONE, deadline_s=5, what="sends are taken")
+        wait_until(lambda: send(node, "kept", b"third").error_code == NONE, deadline_s=20, what="sends are taken")
         values = [one.value for _, one in CONFLUENT.read(node.server, "kept", offset=1)]
         assert values == [b"second", b"third"]

@@ -73,7 +73,7 @@ def test_an_aborted_transaction_leaves_no_trace(user: User, queue: str) -> None:
 
 def test_a_transaction_whose_time_is_over_is_aborted(user: User, queue: str) -> None:
     message = lease(user, queue, "order")
-    at = begin(user, timeout=0.5)
+    at = begin(user, timeout=2)
     user.ask("POST", f"{at}/queues/{queue}/acknowledgements", {"receipt_handles": [message["receipt_handle"]]})
     [again] = user.receive(f"/queues/{queue}/messages?wait=9")
     assert (again["id"], again["attempt"]) == (message["id"], 2)
