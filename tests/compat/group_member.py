@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-SESSION_MS = 2_000
+SESSION_MS = 4_000
 HEARTBEAT_MS = 300
 REBALANCE_MS = 6_000
 POLL_S = 0.1

@@ -39,7 +39,8 @@ class Seen(NamedTuple):
 
 
 class Member:
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], notes: Path) -> None:
+        self.notes = notes
         self.process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
 
     def send(self, number: signal.Signals) -> None:
@@ -70,9 +71,9 @@ class Watch:
     # Members.
 
     def start(self, client: str, **options: Any) -> Member:
-        path = str(self._directory / f"{self.name}-{next(self._files)}")
-        command = [sys.executable, "-m", "tests.compat.group_member", client, self.server, self.name, self.name, path]
-        member = Member([*command, json.dumps(options)])
+        path = self._directory / f"{self.name}-{next(self._files)}"
+        command = [sys.executable, "-m", "tests.compat.group_member", client, self.server, self.name, self.name]
+        member = Member([*command, str(path), json.dumps(options)], path)
         self._members.append(member)
         return member
 
@@ -82,6 +83,15 @@ class Watch:
         for path in self._directory.glob(f"{self.name}-*"):
             found.update(path.read_text(encoding="utf-8").split())
         return found
+
+    def wait_reading(self, member: Member) -> None:
+        """Wait until a member has read something that was sent after now: it has its partitions and is at work."""
+        begin = len(self.sent)
+
+        def reads() -> bool:
+            return not set(self.sent[begin:]).isdisjoint(member.notes.read_text(encoding="utf-8").split())
+
+        wait_until(reads, deadline_s=DEADLINE_S, what="the member reads")
 
     # What the coordinator says.
 
@@ -157,7 +167,7 @@ class Watch:
             deadline_s=DEADLINE_S,
             what=lambda: f"all is committed: {self.committed}",
         )
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong[:5]
 
     @contextmanager
     def running(self) -> Iterator[Self]:

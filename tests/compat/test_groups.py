@@ -36,6 +36,9 @@ def test_a_group_reads_everything_while_members_and_node_come_and_go(
             watch.wait_stable(3)
             second.end(signal.SIGKILL)
             watch.wait_stable(2)
+            # At work: kafka-python (3.0.12) that loses its membership between joining and being given its partitions
+            # goes on reading where it was before, and commits that, although others were further meanwhile.
+            watch.wait_reading(first)
             first.send(signal.SIGSTOP)
             watch.wait_stable(1)
             first.send(signal.SIGCONT)
