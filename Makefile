@@ -19,7 +19,7 @@ run: $(CORE) ## Start a node on 127.0.0.1 with its data in ./data (ARGS="--kafka
 	$(BIN)/headrace up --data data $(ARGS)
 
 test: $(DEV) test-tools ## Run the tests (ARGS="tests/cli -k topic" for some of them)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),sh tools/run-tests.sh $(BIN)/pytest)
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(BIN)/python -m tools.run_tests $(BIN)/pytest)
 
 test-long: $(DEV) test-tools ## Run the tests in their long forms
 	HEADRACE_LONG=1 $(BIN)/pytest -o timeout=1800 $(ARGS)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.cli.command import Headrace, headrace_at
 from tests.cli.running import RunningNode, running_node
 
 
@@ -17,3 +18,8 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test has."""
     name: str = request.node.name
     return name.removeprefix("test_").replace("[", "-").replace("]", "")[:200]
+
+
+@pytest.fixture
+def headrace(node: RunningNode) -> Headrace:
+    return headrace_at(node)

@@ -1,35 +1,15 @@
 """The client commands against a real node."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import RunningNode
-from typer.testing import CliRunner, Result
-
-from headrace.cli.main import app
-
-runner = CliRunner()
-Headrace = Callable[..., Result]
-
-
-@pytest.fixture
-def headrace(node: RunningNode) -> Headrace:
-    """Run a client command against the node; it has to succeed unless told otherwise."""
-
-    def run(*arguments: str, input: str | bytes | None = None, code: int = 0) -> Result:
-        result = runner.invoke(app, list(arguments), input=input, env={"HEADRACE_SERVER": node.server})
-        assert result.exit_code == code, result.output
-        return result
-
-    return run
+from tests.cli.command import Headrace, check_refusal, json_lines
 
 
 def read_all(headrace: Headrace, topic: str, *arguments: str) -> list[dict[str, Any]]:
-    result = headrace("consume", topic, "--until-end", "--json", *arguments)
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return json_lines(headrace("consume", topic, "--until-end", "--json", *arguments))
 
 
 def create_for_old_times(headrace: Headrace, topic: str) -> None:
@@ -187,11 +167,7 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace,
 def test_a_refusal_is_one_sentence_that_says_what_to_do(
     headrace: Headrace, arguments: tuple[str, ...], words: str
 ) -> None:
-    result = headrace(*arguments, code=1)
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1
+    check_refusal(headrace(*arguments, code=1), words)
 
 
 def test_fewer_partitions_are_refused(headrace: Headrace, topic: str) -> None:

@@ -1,31 +1,18 @@
 """The commands about groups against a real node, with confluent-kafka's consumers as members."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ShareConsumer, TopicPartition
+from tests.cli.command import Headrace
 from tests.cli.running import RunningNode
 from tests.support.wait import wait_until
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from headrace import Client
-from headrace.cli.main import app
-
-runner = CliRunner()
-Headrace = Callable[..., Result]
-
-
-@pytest.fixture
-def headrace(node: RunningNode) -> Headrace:
-    def run(*arguments: str, input: str | bytes | None = None, code: int = 0) -> Result:
-        result = runner.invoke(app, list(arguments), input=input, env={"HEADRACE_SERVER": node.server})
-        assert result.exit_code == code, result.output
-        return result
-
-    return run
 
 
 @pytest.fixture

@@ -1,40 +1,16 @@
 """The commands about queues against a real node."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.cli.command import Headrace, check_refusal, json_lines
 from tests.cli.running import RunningNode
 from tests.support.wait import wait_until
-from typer.testing import CliRunner, Result
-
-from headrace.cli.main import app
-
-runner = CliRunner()
-Headrace = Callable[..., Result]
-
-
-@pytest.fixture
-def headrace(node: RunningNode) -> Headrace:
-    """Run a command against the node; it has to succeed unless told otherwise."""
-    environment = {"HEADRACE_HTTP": node.ready["http"], "HEADRACE_ADMIN": node.ready["admin"]}
-
-    def run(*arguments: str, input: str | bytes | None = None, code: int = 0) -> Result:
-        result = runner.invoke(app, list(arguments), input=input, env=environment)
-        assert result.exit_code == code, result.output
-        return result
-
-    return run
 
 
 @pytest.fixture
 def queue(topic: str) -> str:
     return topic.replace("_", "-")
-
-
-def lines(result: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_a_first_conversation(headrace: Headrace, queue: str) -> None:
@@ -50,10 +26,10 @@ def test_lines_are_sent_and_received_as_json_with_everything_about_them(headrace
         *("send", queue, "--key", "alice", "--priority", "7", "-H", "shop=north", "--ttl", "1h", "--json"),
         input="one\ntwo\n",
     )
-    assert [place["is_duplicate"] for place in lines(sent)] == [False, False]
-    received = lines(headrace("receive", queue, "--count", "10", "--wait", "5s", "--json"))
+    assert [place["is_duplicate"] for place in json_lines(sent)] == [False, False]
+    received = json_lines(headrace("receive", queue, "--count", "10", "--wait", "5s", "--json"))
     assert [message["body"] for message in received] == ["one", "two"]
-    assert [message["id"] for message in received] == [place["id"] for place in lines(sent)]
+    assert [message["id"] for message in received] == [place["id"] for place in json_lines(sent)]
     first = received[0]
     assert (first["key"], first["priority"], first["attempt"]) == ("alice", 7, 1)
     assert first["headers"] == [{"name": "shop", "value": "north"}]
@@ -63,13 +39,13 @@ def test_lines_are_sent_and_received_as_json_with_everything_about_them(headrace
 def test_bytes_that_are_no_text_are_printed_as_they_are_or_in_base64(headrace: Headrace, queue: str) -> None:
     headrace("send", queue, "-D", r"\0", input=b"\xff\n\x00\xfe\x00")
     assert headrace("receive", queue, "--keys").stdout_bytes == b"\t\xff\n\n"
-    assert lines(headrace("receive", queue, "--json"))[0]["body_base64"] == "/g=="
+    assert json_lines(headrace("receive", queue, "--json"))[0]["body_base64"] == "/g=="
 
 
 def test_a_message_that_is_not_acknowledged_comes_again_when_its_lease_ends(headrace: Headrace, queue: str) -> None:
     headrace("send", queue, "tea")
     assert headrace("receive", queue, "--no-ack", "--lease", "100ms").stdout == "tea\n"
-    again = lines(headrace("receive", queue, "--wait", "10s", "--json"))
+    again = json_lines(headrace("receive", queue, "--wait", "10s", "--json"))
     assert (again[0]["body"], again[0]["attempt"]) == ("tea", 2)
 
 
@@ -112,9 +88,9 @@ def test_deleting_at_the_public_address_says_where_the_other_one_is(
 def test_messages_are_looked_at_explained_and_purged(headrace: Headrace, queue: str) -> None:
     headrace("send", queue, "now\nand here")
     headrace("send", queue, "later", "--delay", "1d", "--key", "k")
-    states = [message["state"] for message in lines(headrace("queue", "browse", queue, "--json"))]
+    states = [message["state"] for message in json_lines(headrace("queue", "browse", queue, "--json"))]
     assert states == ["visible", "delayed"]
-    (delayed,) = lines(headrace("queue", "browse", queue, "--state", "delayed", "--json"))
+    (delayed,) = json_lines(headrace("queue", "browse", queue, "--state", "delayed", "--json"))
     assert (delayed["body"], delayed["key"]) == ("later", "k")
     assert r"now\nand here" in headrace("queue", "browse", queue, "--count", "1").stdout
     assert "nothing" in headrace("queue", "browse", queue, "--state", "leased").stderr
@@ -170,8 +146,4 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
 def test_a_refusal_is_one_sentence_that_says_what_to_do(
     headrace: Headrace, arguments: tuple[str, ...], words: str
 ) -> None:
-    result = headrace(*arguments, code=1)
-    assert result.stdout == ""
-    assert result.stderr.startswith("error: ")
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1
+    check_refusal(headrace(*arguments, code=1), words)

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from tests.cli.running import RunningNode
+from tests.client.asking import run
 from tests.support.proxy import Cut, breaking_proxy
 
 import headrace
@@ -20,20 +19,6 @@ from headrace.model.address import parse_address
 from headrace.model.errors import QueueExistsError, StaleReceiptError, UnknownMessageError, UnknownQueueError
 
 PERSISTENT = QueueClientConfig(retry_pause_ms=1, retry_pause_ms_max=20)
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
-
-
-def run(node: RunningNode, work: Callable[[AsyncClient], Awaitable[Any]]) -> Any:
-    async def main() -> Any:
-        async with AsyncClient(node.ready["http"]) as client:
-            return await work(client)
-
-    return asyncio.run(main())
 
 
 async def until_acknowledged(queue: AsyncQueue, count: int) -> None:

@@ -31,12 +31,6 @@ T = TypeVar("T")
 PERSISTENT = ClientConfig(deadline_ms=20_000, retry_pause_ms=5)
 
 
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
-
-
 def run(server: str, work: Callable[[StreamClient], Awaitable[T]]) -> T:
     async def main() -> T:
         async with StreamClient(server, config=PERSISTENT) as client:

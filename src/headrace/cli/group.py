@@ -1,6 +1,5 @@
 """`headrace group`: list groups, show how far they are, move and delete them."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -9,8 +8,9 @@ import typer
 from headrace.cli.group_lag import GroupView, look, view_json
 from headrace.cli.group_reset import reset
 from headrace.cli.group_watch import watch
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail, notice, people
+from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, session, with_client
+from headrace.cli.sure import YesOption, make_sure
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="List groups, show how far they are, move and delete them.")
 app.command()(reset)
@@ -112,7 +112,7 @@ def _places(partitions: Sequence[object]) -> str:
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of the groups.", show_default=False)],
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
     as_json: JsonOption = False,
@@ -123,10 +123,7 @@ def delete(
 
     [cyan]headrace group delete billing --yes[/]
     """
-    if not yes:
-        if not sys.stdin.isatty():
-            fail("deleting cannot be undone, and there is no terminal to ask at; add --yes")
-        typer.confirm(f"Delete {', '.join(names)} with its offsets?", abort=True)
+    make_sure(f"Delete {', '.join(names)} with its offsets?", yes=yes)
     with_client(server, timeout, lambda client: client.groups.delete(names))
     if as_json:
         emit_json({"deleted": names})

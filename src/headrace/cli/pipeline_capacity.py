@@ -15,75 +15,90 @@ _LOAD = "The load"
 _MACHINE = "The machines"
 _FIGURES = "The figures"
 
+MessagesOption = Annotated[
+    float, typer.Option("--messages", metavar="N", help="Messages a day.", rich_help_panel=_LOAD)
+]
+SizeOption = Annotated[float, typer.Option("--size", metavar="BYTES", help="Of a message.", rich_help_panel=_LOAD)]
+PeakOption = Annotated[float, typer.Option("--peak", metavar="N", help="Messages a second.", rich_help_panel=_LOAD)]
+DaysOption = Annotated[float, typer.Option("--days", metavar="N", help="They are kept.", rich_help_panel=_LOAD)]
+ReplicasOption = Annotated[int, typer.Option("--replicas", metavar="N", help="Copies.", rich_help_panel=_LOAD)]
+ReadersOption = Annotated[
+    int, typer.Option("--readers", metavar="N", help="Groups that read each message.", rich_help_panel=_LOAD)
+]
+CompressionOption = Annotated[
+    float, typer.Option("--compression", metavar="RATIO", help="Bytes that become one.", rich_help_panel=_LOAD)
+]
+RollupOption = Annotated[
+    str | None,
+    typer.Option("--rollup", metavar="TABLE", help="Take rate and size from a rollup's table.", rich_help_panel=_LOAD),
+]
+GrowthOption = Annotated[
+    float, typer.Option("--growth", metavar="FACTOR", help="Times what the rollup saw.", rich_help_panel=_LOAD)
+]
+CoresOption = Annotated[int, typer.Option("--cores", metavar="N", rich_help_panel=_MACHINE)]
+DiskOption = Annotated[float, typer.Option("--disk", metavar="TB", rich_help_panel=_MACHINE)]
+NetworkOption = Annotated[float, typer.Option("--network", metavar="GBIT/S", rich_help_panel=_MACHINE)]
+HeadroomOption = Annotated[
+    float, typer.Option("--headroom", metavar="PART", help="Free at the peak.", rich_help_panel=_MACHINE)
+]
+DiskFillOption = Annotated[
+    float, typer.Option("--disk-fill", metavar="PART", help="At most so full.", rich_help_panel=_MACHINE)
+]
+SpareOption = Annotated[
+    int, typer.Option("--spare", metavar="N", help="Machines that may be missing.", rich_help_panel=_MACHINE)
+]
+BatchOption = Annotated[
+    int,
+    typer.Option("--batch", metavar="1|10|100", help="Messages a request to a queue.", rich_help_panel=_FIGURES),
+]
+FigureOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--figure",
+        metavar="NAME=VALUE",
+        help="A figure that you know: produce, consume, partition, send, receive, acknowledge, archive "
+        "(messages/s), record_overhead (bytes). May be repeated.",
+        rich_help_panel=_FIGURES,
+    ),
+]
+BenchOption = Annotated[
+    Path | None,
+    typer.Option("--bench", metavar="DIR", help="Results of `make bench`.", rich_help_panel=_FIGURES),
+]
+MeasureOption = Annotated[
+    bool,
+    typer.Option("--measure", help="Measure the node now: some seconds of load on it.", rich_help_panel=_FIGURES),
+]
+SecondsOption = Annotated[
+    float,
+    typer.Option("--seconds", metavar="N", min=0.1, help="For each thing, with --measure.", rich_help_panel=_FIGURES),
+]
+
 
 @pipeline_command(continuous=False, session=False)
 def capacity(
     where: Where,
     *,
-    messages: Annotated[
-        float, typer.Option("--messages", metavar="N", help="Messages a day.", rich_help_panel=_LOAD)
-    ] = 1e9,
-    size: Annotated[float, typer.Option("--size", metavar="BYTES", help="Of a message.", rich_help_panel=_LOAD)] = 1024,
-    peak: Annotated[
-        float, typer.Option("--peak", metavar="N", help="Messages a second.", rich_help_panel=_LOAD)
-    ] = 100_000,
-    days: Annotated[float, typer.Option("--days", metavar="N", help="They are kept.", rich_help_panel=_LOAD)] = 7,
-    replicas: Annotated[int, typer.Option("--replicas", metavar="N", help="Copies.", rich_help_panel=_LOAD)] = 3,
-    readers: Annotated[
-        int, typer.Option("--readers", metavar="N", help="Groups that read each message.", rich_help_panel=_LOAD)
-    ] = 1,
-    compression: Annotated[
-        float, typer.Option("--compression", metavar="RATIO", help="Bytes that become one.", rich_help_panel=_LOAD)
-    ] = 1.0,
-    rollup: Annotated[
-        str | None,
-        typer.Option(
-            "--rollup", metavar="TABLE", help="Take rate and size from a rollup's table.", rich_help_panel=_LOAD
-        ),
-    ] = None,
-    growth: Annotated[
-        float, typer.Option("--growth", metavar="FACTOR", help="Times what the rollup saw.", rich_help_panel=_LOAD)
-    ] = 1.0,
-    cores: Annotated[int, typer.Option("--cores", metavar="N", rich_help_panel=_MACHINE)] = 8,
-    disk: Annotated[float, typer.Option("--disk", metavar="TB", rich_help_panel=_MACHINE)] = 8,
-    network: Annotated[float, typer.Option("--network", metavar="GBIT/S", rich_help_panel=_MACHINE)] = 10,
-    headroom: Annotated[
-        float, typer.Option("--headroom", metavar="PART", help="Free at the peak.", rich_help_panel=_MACHINE)
-    ] = 0.4,
-    disk_fill: Annotated[
-        float, typer.Option("--disk-fill", metavar="PART", help="At most so full.", rich_help_panel=_MACHINE)
-    ] = 0.8,
-    spare: Annotated[
-        int, typer.Option("--spare", metavar="N", help="Machines that may be missing.", rich_help_panel=_MACHINE)
-    ] = 1,
-    batch: Annotated[
-        int,
-        typer.Option("--batch", metavar="1|10|100", help="Messages a request to a queue.", rich_help_panel=_FIGURES),
-    ] = 10,
-    figure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--figure",
-            metavar="NAME=VALUE",
-            help="A figure that you know: produce, consume, partition, send, receive, acknowledge, archive "
-            "(messages/s), record_overhead (bytes). May be repeated.",
-            rich_help_panel=_FIGURES,
-        ),
-    ] = None,
-    bench: Annotated[
-        Path | None,
-        typer.Option("--bench", metavar="DIR", help="Results of `make bench`.", rich_help_panel=_FIGURES),
-    ] = None,
-    measuring: Annotated[
-        bool,
-        typer.Option("--measure", help="Measure the node now: some seconds of load on it.", rich_help_panel=_FIGURES),
-    ] = False,
-    seconds: Annotated[
-        float,
-        typer.Option(
-            "--seconds", metavar="N", min=0.1, help="For each thing, with --measure.", rich_help_panel=_FIGURES
-        ),
-    ] = 3.0,
+    messages: MessagesOption = 1e9,
+    size: SizeOption = 1024,
+    peak: PeakOption = 100_000,
+    days: DaysOption = 7,
+    replicas: ReplicasOption = 3,
+    readers: ReadersOption = 1,
+    compression: CompressionOption = 1.0,
+    rollup: RollupOption = None,
+    growth: GrowthOption = 1.0,
+    cores: CoresOption = 8,
+    disk: DiskOption = 8,
+    network: NetworkOption = 10,
+    headroom: HeadroomOption = 0.4,
+    disk_fill: DiskFillOption = 0.8,
+    spare: SpareOption = 1,
+    batch: BatchOption = 10,
+    figure: FigureOption = None,
+    bench: BenchOption = None,
+    measuring: MeasureOption = False,
+    seconds: SecondsOption = 3.0,
     server: ServerOption = DEFAULT_SERVER,
     http: HttpOption = DEFAULT_HTTP,
     report: ReportOption = None,

@@ -14,74 +14,89 @@ from headrace.spark.errors import OptionError
 _CHOICE = "Which messages"
 _SENDING = "How they are sent"
 
+TableOption = Annotated[str, typer.Option("--table", "-t", metavar="DIR", help="The archive's Delta table.")]
+ToOption = Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic that gets them.")]
+ToQueueOption = Annotated[
+    str | None, typer.Option("--to-queue", metavar="QUEUE", help="The queue that gets them, instead of a topic.")
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Of this topic; may be repeated.", rich_help_panel=_CHOICE),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Of this time or later, as 2026-03-01.", rich_help_panel=_CHOICE),
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Before this time.", rich_help_panel=_CHOICE)
+]
+KeyOption = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="TEXT", help="With this key; may be repeated.", rich_help_panel=_CHOICE),
+]
+ConditionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        help="A condition over topic, partition, offset, timestamp, day, key and body (text), value (bytes) and "
+        "headers (a map of text).",
+        rich_help_panel=_CHOICE,
+    ),
+]
+JobOption = Annotated[
+    str | None,
+    typer.Option(
+        "--job",
+        metavar="ID",
+        help="A job's messages are sent once, however often it is run. [dim]default: from all of the above[/]",
+        show_default=False,
+        rich_help_panel=_SENDING,
+    ),
+]
+RateOption = Annotated[
+    int | None, typer.Option("--rate", metavar="N", help="Messages a second, at most.", rich_help_panel=_SENDING)
+]
+KeepPartitionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-partitions", help="Into partitions of the same number, whatever the key.", rich_help_panel=_SENDING
+    ),
+]
+KeepTimesOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-times/--new-times",
+        help="Timestamps as they were, or of now. [dim]default: as they were in topics, of now in queues[/]",
+        show_default=False,
+        rich_help_panel=_SENDING,
+    ),
+]
+PieceRowsOption = Annotated[
+    int,
+    typer.Option("--piece-rows", metavar="N", help="Messages of one transaction.", rich_help_panel=_SENDING),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count them and send nothing.")]
+
 
 @pipeline_command(continuous=False)
 def replay(
     where: Where,
     *,
-    table: Annotated[str, typer.Option("--table", "-t", metavar="DIR", help="The archive's Delta table.")],
-    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic that gets them.")] = None,
-    to_queue: Annotated[
-        str | None, typer.Option("--to-queue", metavar="QUEUE", help="The queue that gets them, instead of a topic.")
-    ] = None,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="Of this topic; may be repeated.", rich_help_panel=_CHOICE),
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", help="Of this time or later, as 2026-03-01.", rich_help_panel=_CHOICE),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Before this time.", rich_help_panel=_CHOICE)
-    ] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="TEXT", help="With this key; may be repeated.", rich_help_panel=_CHOICE),
-    ] = None,
-    condition: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="SQL",
-            help="A condition over topic, partition, offset, timestamp, day, key and body (text), value (bytes) and "
-            "headers (a map of text).",
-            rich_help_panel=_CHOICE,
-        ),
-    ] = None,
-    job: Annotated[
-        str | None,
-        typer.Option(
-            "--job",
-            metavar="ID",
-            help="A job's messages are sent once, however often it is run. [dim]default: from all of the above[/]",
-            show_default=False,
-            rich_help_panel=_SENDING,
-        ),
-    ] = None,
-    rate: Annotated[
-        int | None, typer.Option("--rate", metavar="N", help="Messages a second, at most.", rich_help_panel=_SENDING)
-    ] = None,
-    keep_partitions: Annotated[
-        bool,
-        typer.Option(
-            "--keep-partitions", help="Into partitions of the same number, whatever the key.", rich_help_panel=_SENDING
-        ),
-    ] = False,
-    keep_times: Annotated[
-        bool | None,
-        typer.Option(
-            "--keep-times/--new-times",
-            help="Timestamps as they were, or of now. [dim]default: as they were in topics, of now in queues[/]",
-            show_default=False,
-            rich_help_panel=_SENDING,
-        ),
-    ] = None,
-    piece_rows: Annotated[
-        int,
-        typer.Option("--piece-rows", metavar="N", help="Messages of one transaction.", rich_help_panel=_SENDING),
-    ] = 100_000,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them and send nothing.")] = False,
+    table: TableOption,
+    to: ToOption = None,
+    to_queue: ToQueueOption = None,
+    topics: TopicOption = None,
+    begin: FromOption = None,
+    until: UntilOption = None,
+    keys: KeyOption = None,
+    condition: ConditionOption = None,
+    job: JobOption = None,
+    rate: RateOption = None,
+    keep_partitions: KeepPartitionsOption = False,
+    keep_times: KeepTimesOption = None,
+    piece_rows: PieceRowsOption = 100_000,
+    dry_run: DryRunOption = False,
     server: ServerOption = DEFAULT_SERVER,
     http: HttpOption = DEFAULT_HTTP,
 ) -> None:

@@ -1,13 +1,12 @@
 """`headrace queue`: make queues, look at them and into them, and change them."""
 
-import sys
 from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail, notice, people
+from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.queue_redrive import readers, redrive
 from headrace.cli.queue_session import (
     DEFAULT_ADMIN,
@@ -19,6 +18,7 @@ from headrace.cli.queue_session import (
 from headrace.cli.queue_setting import parse_settings, show_setting
 from headrace.cli.queue_text import browsed_to_json, short_body, show_optional_moment
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption, parse_pairs
+from headrace.cli.sure import YesOption, make_sure
 from headrace.client.queue import description as wire
 from headrace.client.queue.description import BrowsedMessage, Description
 from headrace.client.settings import DEFAULT_HTTP
@@ -35,7 +35,6 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting; may be given several times. none is no limit."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 class State(Enum):
@@ -193,7 +192,7 @@ def delete(
 
     [cyan]headrace queue delete orders --yes[/]
     """
-    _confirm(f"Delete {name} with every message in it?", yes=yes)
+    make_sure(f"Delete {name} with every message in it?", yes=yes)
     with queue_client(admin, timeout) as client:
         client.queue(name).delete()
     if as_json:
@@ -217,7 +216,7 @@ def purge(
 
     [cyan]headrace queue purge orders --yes[/]
     """
-    _confirm(f"Drop every message of {name}?", yes=yes)
+    make_sure(f"Drop every message of {name}?", yes=yes)
     with queue_client(http, timeout) as client:
         count = client.queue(name).purge()
     if as_json:
@@ -311,14 +310,6 @@ def explain(
             )
         ],
     )
-
-
-def _confirm(question: str, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        fail("this cannot be undone, and there is no terminal to ask at; add --yes")
-    typer.confirm(question, abort=True)
 
 
 def _description_json(description: Description) -> Any:

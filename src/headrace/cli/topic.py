@@ -1,12 +1,11 @@
 """`headrace topic`: create, list, describe, alter and delete topics."""
 
 import asyncio
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail, notice, people
+from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.session import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT,
@@ -15,6 +14,7 @@ from headrace.cli.session import (
     parse_pairs,
     with_client,
 )
+from headrace.cli.sure import YesOption, make_sure
 from headrace.client.stream import StreamClient
 from headrace.client.values import ConfigEntry, TopicInfo, TopicPartition
 from headrace.model.errors import TopicExistsError
@@ -196,7 +196,7 @@ def alter(
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.", show_default=False)],
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
     as_json: JsonOption = False,
@@ -207,10 +207,7 @@ def delete(
 
     [cyan]headrace topic delete orders clicks --yes[/]
     """
-    if not yes:
-        if not sys.stdin.isatty():
-            fail("deleting cannot be undone, and there is no terminal to ask at; add --yes")
-        typer.confirm(f"Delete {', '.join(names)} with every message in it?", abort=True)
+    make_sure(f"Delete {', '.join(names)} with every message in it?", yes=yes)
     with_client(server, timeout, lambda client: client.admin.delete_topics(names))
     if as_json:
         emit_json({"deleted": names})

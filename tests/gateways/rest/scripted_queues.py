@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from tests.support.queues import SendsOne, kept
+
 from headrace.broker.promise import Promise
 from headrace.broker.queue.port import (
     DEFAULTS,
@@ -27,12 +29,6 @@ from headrace.model.message import Message, Received, Sent, message_id
 from headrace.model.queue import Queue, QueueConfig
 
 
-def kept(value: Any) -> Promise[Any]:
-    promise: Promise[Any] = Promise()
-    promise.keep(value)
-    return promise
-
-
 class ScriptedReceive:
     def __init__(self) -> None:
         self.promise: Promise[list[Received]] = Promise()
@@ -42,7 +38,7 @@ class ScriptedReceive:
         self.cancelled += 1
 
 
-class ScriptedQueues:
+class ScriptedQueues(SendsOne):
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
         self.sent: list[Message] = []
@@ -76,15 +72,6 @@ class ScriptedQueues:
             else:
                 outcomes.append(error)
         return kept(outcomes)
-
-    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
-        promise: Promise[Sent] = Promise()
-        (outcome,) = self.send(queue, (message,)).result()
-        if isinstance(outcome, Sent):
-            promise.keep(outcome)
-        else:
-            promise.fail(outcome)
-        return promise
 
     def receive(
         self,

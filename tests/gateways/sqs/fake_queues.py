@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
+from tests.support.queues import SendsOne, kept
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.port import (
@@ -67,13 +68,7 @@ class FakeReceive:
         self.is_cancelled = True
 
 
-def kept(value: Any) -> Promise[Any]:
-    promise: Promise[Any] = Promise()
-    promise.keep(value)
-    return promise
-
-
-class FakeQueues:
+class FakeQueues(SendsOne):
     """A `Queues`. What it was asked last is kept, for tests that ask how it was asked."""
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -96,15 +91,6 @@ class FakeQueues:
     ) -> Promise[list[Sent | HeadraceError]]:
         shelf = self.shelf(queue)
         return kept([self.send_error or self._send(shelf, message) for message in messages])
-
-    def send_one(self, queue: str, message: Message) -> Promise[Sent]:
-        promise: Promise[Sent] = Promise()
-        (outcome,) = self.send(queue, (message,)).result()
-        if isinstance(outcome, Sent):
-            promise.keep(outcome)
-        else:
-            promise.fail(outcome)
-        return promise
 
     def _send(self, shelf: Shelf, message: Message) -> Sent:
         id = message.deduplication_id

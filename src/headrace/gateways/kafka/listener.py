@@ -1,6 +1,5 @@
 """The gateway as one thing that starts and stops."""
 
-import asyncio
 import logging
 
 from headrace.gateways.kafka.connection import KafkaConnection
@@ -38,25 +37,12 @@ class KafkaListener:
 
     async def stop(self) -> None:
         """Stop accepting, answer what is in flight for a bounded time, then close: clients reconnect elsewhere."""
-        shared = self._shared
         await self._listener.close()
-        empty = asyncio.Event()
-        shared.on_empty = empty.set
-        for connection in list(shared.connections):
-            connection.drain()
-        timer = shared.clock.call_later(shared.limits.stop_deadline_ms, self._abort_all)
-        if shared.connections:
-            await empty.wait()
-        await shared.under_way.finished()
-        timer.cancel()
-        shared.stop_sweeping()
+        await self._shared.drain(deadline_ms=self._shared.limits.stop_deadline_ms, on_cut=_tell_of_cut)
 
-    def _abort_all(self) -> None:
-        connections = list(self._shared.connections)
-        _LOGGER.warning("Kafka connections cut at shutdown", extra={"connection_count": len(connections)})
-        for connection in connections:
-            connection.abort()
-        self._shared.under_way.cancel()
+
+def _tell_of_cut(connection_count: int) -> None:
+    _LOGGER.warning("Kafka connections cut at shutdown", extra={"connection_count": connection_count})
 
 
 async def listen(

@@ -1,10 +1,13 @@
 """Topic settings as Kafka's admin tools see them: value, where it came from, type, what it falls back to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
+from headrace.model.errors import InvalidConfigError
 from headrace.model.topic import CONFIG_KEYS, Topic, TopicConfig, show_value
+from headrace.wire.kafka.messages.alter_configs import AlterableConfig
+from headrace.wire.kafka.messages.create_topics import CreatableTopicConfig
 
 
 class Source(IntEnum):
@@ -53,3 +56,15 @@ def topic_settings(topic: Topic) -> Iterator[Setting]:
             default,
             f"{key.documentation} Takes {key.grammar}.",
         )
+
+
+def whole_overrides(configs: Iterable[AlterableConfig | CreatableTopicConfig]) -> dict[str, str]:
+    """All that a topic is to have of its own. What is not named follows the default."""
+    overrides: dict[str, str] = {}
+    for config in configs:
+        if config.value is None:
+            raise InvalidConfigError(f"{config.name} has no value; leave it out to follow the default")
+        if config.name in overrides:
+            raise InvalidConfigError(f"{config.name} is set twice")
+        overrides[config.name] = config.value
+    return overrides

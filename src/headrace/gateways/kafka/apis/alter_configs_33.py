@@ -7,8 +7,8 @@ from collections import Counter
 
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
-from headrace.gateways.kafka.settings import ResourceType
-from headrace.model.errors import InvalidConfigError, UnknownTopicError
+from headrace.gateways.kafka.settings import ResourceType, whole_overrides
+from headrace.model.errors import UnknownTopicError
 from headrace.model.topic import Topic
 from headrace.wire.kafka.messages.alter_configs import (
     AlterConfigsRequest,
@@ -25,7 +25,9 @@ async def _handle(context: Context, request: AlterConfigsRequest, version: int) 
         try:
             topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
             async with context.altering:
-                await context.broker.alter_config(topic.name, _overrides(resource), validate_only=request.validate_only)
+                await context.broker.alter_config(
+                    topic.name, whole_overrides(resource.configs), validate_only=request.validate_only
+                )
         except Exception as error:  # noqa: BLE001 - becomes this resource's error; the unexpected is logged
             code = code_of(context.explain(error))
             context.counters.count_error(code)
@@ -47,17 +49,6 @@ def find_altered(context: Context, kind: int, name: str, asked: "Counter[tuple[i
     if topic is None:
         raise UnknownTopicError(f"no topic is called {name}")
     return topic
-
-
-def _overrides(resource: AlterConfigsResource) -> dict[str, str]:
-    overrides: dict[str, str] = {}
-    for config in resource.configs:
-        if config.value is None:
-            raise InvalidConfigError(f"{config.name} has no value; leave it out to follow the default")
-        if config.name in overrides:
-            raise InvalidConfigError(f"{config.name} is set twice")
-        overrides[config.name] = config.value
-    return overrides
 
 
 def _result(resource: AlterConfigsResource, code: int, message: str | None) -> AlterConfigsResourceResponse:

@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
-from headrace.gateways.kafka.settings import topic_settings
-from headrace.model.errors import InvalidConfigError, InvalidPartitionsError, InvalidReplicationError
+from headrace.gateways.kafka.settings import topic_settings, whole_overrides
+from headrace.model.errors import InvalidPartitionsError, InvalidReplicationError
 from headrace.model.names import check_topic_name
 from headrace.model.topic import Topic
 from headrace.wire.kafka.messages.create_topics import (
@@ -49,7 +49,7 @@ async def _create(
                 asked.name,
                 partition_count=partition_count,
                 replication_factor=replication_factor,
-                overrides=_overrides(asked),
+                overrides=whole_overrides(asked.configs),
                 validate_only=request.validate_only,
             ),
         )
@@ -97,17 +97,6 @@ def check_assignment(node_ids: tuple[int, ...], nodes: Collection[int], *, like:
         raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no node has the id {unknown[0]}; there are {sorted(nodes)}"
         )
-
-
-def _overrides(asked: CreatableTopic) -> dict[str, str]:
-    overrides: dict[str, str] = {}
-    for config in asked.configs:
-        if config.value is None:
-            raise InvalidConfigError(f"{config.name} has no value; leave it out to follow the default")
-        if config.name in overrides:
-            raise InvalidConfigError(f"{config.name} is set twice")
-        overrides[config.name] = config.value
-    return overrides
 
 
 def _created(topic: Topic) -> CreatableTopicResult:
