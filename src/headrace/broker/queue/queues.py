@@ -144,7 +144,7 @@ class NodeQueues:
         self.send_home()
         await self._tasks.stop()
         for live in self._live:
-            for partition in live.partitions:
+            for partition in live.partitions.opened:
                 partition.write_now()
 
     def abandon(self) -> None:
@@ -251,6 +251,7 @@ class NodeQueues:
             partition_count=topic.partition_count,
             durability=topic.config.durability.value,
             counts=counts_of(live),
+            offline=live.partitions.offline(),
         )
 
     async def create(
