@@ -2,10 +2,22 @@
 
 from collections.abc import Callable, Coroutine
 from typing import Any
-from zlib import crc32
 
 import pytest
 from tests.broker.node import Node, run
+from tests.broker.queue.damaged import (
+    COUNT,
+    LOST,
+    break_partition,
+    broken_queue,
+    check_says_all,
+    damage,
+    damaged_queue,
+    files_of,
+    fill,
+    key_of,
+    refusal,
+)
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue.port import Extension, MessageState, RedriveState
@@ -14,85 +26,15 @@ from headrace.model.message import Message, Received, Sent
 from headrace.model.queue import Guarantee, QueueConfig
 from headrace.testing.clock import settle
 
-COUNT = 3
-LOST = 1
 HEALTHY = {0, 2}
 WINDOW_MS = QueueConfig().deduplication_window_ms
-
-
-def key_of(partition: int) -> bytes:
-    """A key that lives in this partition."""
-    return next(key for key in (b"k%d" % number for number in range(100)) if crc32(key) % COUNT == partition)
-
-
-def request_of(partition: int) -> str:
-    return key_of(partition).decode()
-
-
-def files_of(world: QueueWorld, partition: int) -> dict[str, bytes]:
-    directory = f"{world.node.broker.topic(NAME).id}-{partition}/"
-    found = {path: data for path, data in world.node.disk.files().items() if directory in path}
-    assert found
-    return found
-
-
-async def damage(world: QueueWorld, *partitions: int) -> dict[str, bytes]:
-    """Flip a bit in these partitions' segments while the node is down; returns the files of the first."""
-    paths = [world.node.broker.partition(NAME, index).log.active.path for index in partitions]
-    await world.node.queues.stop()
-    await world.node.logs.stop()
-    world.node.abandon()
-    for path in [path for path in world.node.disk.files() if path.endswith(".snapshot")]:
-        if any(path.startswith(damaged.rpartition("/")[0]) for damaged in paths):
-            world.node.disk.remove(path)
-    for path in paths:
-        world.node.disk.flip_bit(path, 16 * 8)
-    files = files_of(world, partitions[0])
-    await world.node.start()
-    return files
-
-
-async def damaged_queue(**config: Any) -> QueueWorld:
-    """One message in each partition, and then one of them does not open."""
-    world = await QueueWorld(Node()).start(partitions=COUNT, **config)
-    for index in range(COUNT):
-        await world.send(b"old %d" % index, key=key_of(index))
-    await damage(world, LOST)
-    return world
-
-
-async def broken_queue(**config: Any) -> QueueWorld:
-    """The same with a disk that fails while the node runs."""
-    world = await QueueWorld(Node()).start(partitions=COUNT, **config)
-    for index in range(COUNT):
-        await world.send(b"old %d" % index, key=key_of(index))
-    await break_partition(world, LOST)
-    return world
-
-
-async def break_partition(world: QueueWorld, index: int) -> None:
-    world.node.disk.fail("fdatasync")
-    (outcome,) = await world.queues.send(NAME, [Message(b"doubtful", key=key_of(index))])
-    assert isinstance(outcome, PartitionOfflineError)
-    world.node.disk.heal()
-
-
 MAKERS: list[Callable[..., Coroutine[Any, Any, QueueWorld]]] = [damaged_queue, broken_queue]
 either_way = pytest.mark.parametrize("make", MAKERS)
 
 
-def check_says_all(error: HeadraceError | None) -> None:
-    """Which partition, why, and what to do."""
-    assert isinstance(error, PartitionOfflineError)
-    assert f"partition {LOST} of queue {NAME} is offline" in str(error)
-    assert "magic expected" in str(error) or "disk failed" in str(error)
-    assert "restore the file" in str(error) or "check the disk and restart" in str(error)
-
-
-async def refusal(call: Any) -> HeadraceError:
-    with pytest.raises(PartitionOfflineError) as caught:
-        await call
-    return caught.value
+def request_of(partition: int) -> str:
+    """A request whose home is this partition."""
+    return key_of(partition).decode()
 
 
 @either_way
@@ -173,8 +115,7 @@ def test_no_receive_is_handed_or_failed_by_a_partition_that_broke(guarantee: Gua
 def test_a_receipt_of_the_lost_partition_is_told_so_and_its_neighbours_are_acknowledged() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=COUNT)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
+        await fill(world)
         messages: list[Received] = sorted(await world.receive(10), key=lambda message: message.partition)
         await damage(world, LOST)
         outcomes = await world.acknowledge(*messages)
@@ -188,8 +129,7 @@ def test_a_receipt_of_the_lost_partition_is_told_so_and_its_neighbours_are_ackno
 def test_a_lease_that_cannot_be_committed_keeps_no_other_from_being_handed_out() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=COUNT, guarantee=Guarantee.EXACTLY_ONCE)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
+        await fill(world)
         receive = world.queues.receive(NAME, count_max=10)
         world.node.broker.partition(NAME, LOST).log.fail(OSError("the disk is gone"))
         await settle()
@@ -253,8 +193,7 @@ def test_what_needs_the_lost_partition_is_refused_and_changes_nothing(make: Any)
 def test_a_reader_goes_on_in_the_healthy_partitions() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=COUNT)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
+        await fill(world)
         await world.queues.move_reader(NAME, "audit", {})
         await damage(world, LOST)
         assert (await world.queues.move_reader(NAME, "audit", {0: 1})).positions == {0: 1, 2: 0}
@@ -280,8 +219,7 @@ def test_a_queue_is_configured_without_its_lost_partition(make: Any) -> None:
 def test_files_of_a_damaged_partition_stay_as_they_are() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=COUNT)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
+        await fill(world)
         files = await damage(world, LOST)
         await world.send(*(b"%d" % number for number in range(50)))
         messages = await world.receive(100)
@@ -316,8 +254,7 @@ def test_a_repaired_partition_comes_back_with_what_it_held_and_with_settings_mad
 def test_a_queue_without_any_healthy_partition_is_refused_at_the_start() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(partitions=COUNT)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
+        await fill(world)
         await damage(world, *range(COUNT))
         error = await refusal(world.queues.send_one(NAME, Message(b"a")))
         assert "could not be opened when the node started" in str(error)
@@ -392,29 +329,6 @@ def test_a_redrive_moves_what_it_can_and_says_what_it_left(make: Any) -> None:
         (redrive,) = world.queues.redrives(NAME)
         assert (redrive.state, redrive.moved) == (RedriveState.FAILED, 2)
         assert f"partition {LOST}" in str(redrive.failure)
-        world.node.abandon()
-
-    run(main())
-
-
-def test_damage_that_only_the_queue_comes_by_takes_its_partition_offline_for_all() -> None:
-    async def main() -> None:
-        world = await QueueWorld(Node()).start(partitions=COUNT)
-        for index in range(COUNT):
-            await world.send(b"old %d" % index, key=key_of(index))
-        log = world.node.broker.partition(NAME, LOST).log
-        await world.node.queues.stop()
-        await world.node.logs.stop()
-        world.node.abandon()
-        for path in [path for path in world.node.disk.files() if path.startswith(log.directory)]:
-            if "queue-" in path and path.endswith(".snapshot"):
-                world.node.disk.remove(path)
-        world.node.disk.flip_bit(log.active.path, 16 * 8)
-        await world.node.start()
-        assert [one.partition for one in world.queues.describe(NAME).offline] == [LOST]
-        with pytest.raises(PartitionOfflineError):
-            world.node.broker.partition(NAME, LOST)
-        assert sorted(await world.bodies()) == [b"old 0", b"old 2"]
         world.node.abandon()
 
     run(main())

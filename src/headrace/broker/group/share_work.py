@@ -20,7 +20,7 @@ from headrace.broker.queue.receive import LeaseReceive
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.log.driver import LogStore
-from headrace.model.errors import HeadraceError, ShuttingDownError, TooManyLeasedError
+from headrace.model.errors import CorruptLogError, HeadraceError, ShuttingDownError, TooManyLeasedError
 from headrace.model.ids import PartitionId
 from headrace.model.message import Received
 from headrace.model.queue import Guarantee
@@ -163,6 +163,10 @@ class ShareWork:
                 found = await read_batches(
                     self._logs, partition, list(leases), bytes_max=None if is_final else max(bytes_max, 1)
                 )
+            except CorruptLogError as damage:
+                partition.partition.take_offline(damage)
+                parts.append(SharedPart(place, live.partitions.refusal(partition.index)))
+                continue
             except HeadraceError as error:
                 partition.give_back(taken)
                 parts.append(SharedPart(place, error))

@@ -7,7 +7,7 @@ from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Browsed, BrowsePage, Explanation, MessageState
 from headrace.folds.queue.view import Facts, State, facts, iterate, key_facts
-from headrace.model.errors import InvalidRequestError, UnknownMessageError
+from headrace.model.errors import CorruptLogError, InvalidRequestError, UnknownMessageError
 from headrace.model.message import message_id
 from headrace.wire.message import StoredMessage
 
@@ -40,7 +40,10 @@ async def browse(
         if len(wanted) > count_max:
             break
     page = wanted[:count_max]
-    messages = await loader.read(page)
+    try:
+        messages = await loader.read(page)
+    except CorruptLogError:  # whose partition is offline now
+        return await browse(live, loader, state=state, count_max=count_max, after=after)
     shown = [
         _browsed(partition, messages[partition.index, offset], known)
         for partition, offset in page

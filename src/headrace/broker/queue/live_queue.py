@@ -195,13 +195,7 @@ class LiveQueue:
 
     def _loaded(self, receive: PendingReceive, found: Found, error: HeadraceError | None) -> None:
         if error is not None:
-            at_work = [share for share in receive.taken if share[0].partition.log.broken is None]
-            if at_work and len(at_work) < len(receive.taken):
-                receive.taken = at_work
-                self._deliver(receive)
-                return
-            receive.give_back()
-            receive.fail(error)
+            self._unloaded(receive, error)
             return
         received = []
         for partition, leases in receive.taken:
@@ -216,6 +210,19 @@ class LiveQueue:
             if unreadable:
                 partition.give_up(unreadable)
         self._finish(receive, received)
+
+    def _unloaded(self, receive: PendingReceive, error: HeadraceError) -> None:
+        """Something could not be read. If that took a partition offline, the others' messages are handed out."""
+        lost = [partition for partition, _ in receive.taken if partition.partition.log.broken is not None]
+        if not lost:
+            receive.give_back()
+            receive.fail(error)
+            return
+        receive.taken = [share for share in receive.taken if share[0] not in lost]
+        if receive.taken:
+            self._deliver(receive)
+        else:
+            receive.fail(self.partitions.refusal(lost[0].index))
 
     def _finish(self, receive: PendingReceive, received: list[Received]) -> None:
         if receive.attempt_id is not None:

@@ -42,7 +42,7 @@ class QueuePartitions:
         slot = self._slots[index]
         if isinstance(slot, PartitionQueue) and slot.partition.log.broken is None:
             return slot
-        raise self._refusal(index)
+        raise self.refusal(index)
 
     def __iter__(self) -> Iterator[PartitionQueue]:
         return (partition for partition in self.opened if partition.partition.log.broken is None)
@@ -66,9 +66,10 @@ class QueuePartitions:
     def check_any(self) -> None:
         """Refuse what no partition is left for."""
         if all(partition.partition.log.broken is not None for partition in self.opened):
-            raise self._refusal(0)
+            raise self.refusal(0)
 
-    def _refusal(self, index: int) -> HeadraceError:
+    def refusal(self, index: int) -> HeadraceError:
+        """Why one that is offline cannot be used."""
         reason = self._reason(index)
         if not isinstance(reason, PartitionOfflineError):
             return reason  # the queue is being deleted

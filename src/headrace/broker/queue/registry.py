@@ -88,6 +88,10 @@ class Registry:
             return live
         raise self.missing(name)
 
+    def is_refused(self, name: str) -> bool:
+        """Whether it could not be opened when the node started."""
+        return name in self._refused
+
     def missing(self, name: str) -> HeadraceError:
         refused = self._refused.get(name)
         if refused is not None:
@@ -142,8 +146,7 @@ class Registry:
             fold = await restore_queue(live.queue.id, partition, store=self._logs, threads=self._threads)
         except (CorruptLogError, PartitionOfflineError) as error:
             # Damage that only this replay came by. What the queue cannot read nobody else writes behind.
-            partition.log.fail(error)
-            partition.log.listener()
+            partition.take_offline(error)
             raise PartitionOfflineError(f"{topic.name}-{index} could not be opened: {error}") from error
         opened = PartitionQueue(
             id=live.queue.id,
