@@ -410,6 +410,14 @@ class NodeQueues:
         live = self._live.get(name)
         return 0 if live is None else live.waiting_count
 
+    def offline_count(self, name: str) -> int:
+        """Partitions that are offline; all of them where that is why the queue could not be opened."""
+        live = self._live.get(name)
+        if live is not None:
+            return len(live.partitions.offline())
+        topic = self._catalog.topics.get(name)
+        return topic.partition_count if topic is not None and self._live.is_refused(name) else 0
+
     async def _keep_always(self) -> None:
         while True:
             await self._clock.sleep(self.config.keep_interval_ms)
