@@ -1,10 +1,12 @@
 """Damage that nobody saw when the node started: what comes by it takes its partition offline, and no more (row 17)."""
 
 import pytest
+from tests.broker.group.share_world import ShareNode
 from tests.broker.node import Node, run
 from tests.broker.queue.damaged import COUNT, LOST, check_says_all, damage, files_of, fill, key_of, refusal
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
+from headrace.broker.group.share_port import Holder
 from headrace.model.errors import PartitionOfflineError
 from headrace.model.message import Message
 from headrace.model.queue import Guarantee
@@ -116,5 +118,26 @@ def test_damage_that_only_the_queue_comes_by_takes_its_partition_offline_for_all
             world.node.broker.partition(NAME, LOST)
         assert sorted(await world.bodies()) == [b"old 0", b"old 2"]
         world.node.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_found_at_start", [True, False])
+def test_a_share_consumer_gets_what_the_others_have_and_is_told_of_the_lost_one(is_found_at_start: bool) -> None:
+    async def main() -> None:
+        node = ShareNode()
+        world = await QueueWorld(node).start(partitions=COUNT)
+        await fill(world)
+        await damage(world, LOST, is_found_at_start=is_found_at_start)
+        holder = Holder()
+        found = {part.place.partition: part for part in (await node.acquire(holder)).parts}
+        assert {index: part.error is None for index, part in found.items()} == {0: True, LOST: False, 2: True}
+        check_says_all(found[LOST].error)
+        for index in (0, 2):
+            (lease,) = found[index].acquired
+            assert await node.acknowledge(holder, lease.first, lease.last, place=node.places()[index]) is None
+        assert world.counts().acknowledged == 2
+        check_says_all(await node.acknowledge(holder, 0, 0, place=node.places()[LOST]))
+        node.abandon()
 
     run(main())
