@@ -13,7 +13,7 @@ LOOP_BLOCKED_MS = 1_000
 def offline_partitions(logs: LogStore) -> list[PartitionId]:
     """Partitions whose files failed since the node started, or could not be opened then."""
     broken = [id for id, log in logs.logs.items() if log.broken is not None and not log.is_deleted]
-    return broken + list(logs.refused)
+    return list(dict.fromkeys([*broken, *logs.refused]))  # one that its replay stopped is in both
 
 
 def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:

@@ -40,6 +40,15 @@ async def write_queues(out: Exposition, queues: NodeQueues, *, names_max: int, w
         "How long the oldest message that is not done has been there, as of a few seconds ago.",
         [({"queue": name}, age) for name, age in ages.items()],
     )
+    offline: Counter[str] = Counter()
+    for at, name in enumerate(queues.names()):
+        offline[name if at < names_max else OTHER_QUEUES] += queues.offline_count(name)
+    out.family(
+        "headrace_queue_partitions_offline",
+        "gauge",
+        "Partitions that are offline here; what they hold is not in the queue's other series.",
+        [({"queue": name}, count) for name, count in offline.items()],
+    )
     waiting = {name: queues.waiting_count(name) for name in counts}
     out.one("headrace_queue_receives_waiting", "gauge", "Receives that wait for a message.", sum(waiting.values()))
     out.one("headrace_queue_cache_bytes", "gauge", "Decoded messages kept in memory.", queues.cache_size_bytes)
@@ -53,7 +62,7 @@ async def _counts(queues: NodeQueues) -> dict[str, QueueCounts]:
         try:
             found[name] = queues.describe(name).counts
         except HeadraceError:
-            continue  # deleted meanwhile, or not opened: the partitions' own series tell
+            continue  # deleted meanwhile, or not opened, of which its offline partitions tell
     return found
 
 

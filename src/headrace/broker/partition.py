@@ -250,6 +250,11 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
 
+    def take_offline(self, damage: HeadraceError) -> None:
+        """Somebody came by damage: nothing more is written here, and everybody is told in a turn of their own."""
+        self.log.fail(damage)
+        self._loop.call_soon(self.log.listener)
+
     # The subscriber.
 
     def attach(self, subscriber: Subscriber) -> None:

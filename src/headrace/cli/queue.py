@@ -1,10 +1,12 @@
 """`headrace queue`: make queues, look at them and into them, and change them."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.queue_redrive import readers, redrive
@@ -20,7 +22,7 @@ from headrace.cli.queue_text import browsed_to_json, short_body, show_optional_m
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption, parse_pairs
 from headrace.cli.sure import YesOption, make_sure
 from headrace.client.queue import description as wire
-from headrace.client.queue.description import BrowsedMessage, Description
+from headrace.client.queue.description import BrowsedMessage, Description, OfflinePartition
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.model.errors import QueueExistsError
 from headrace.model.names import check_topic_name
@@ -74,6 +76,8 @@ def list_queues(
                 for c in (d.counts,)
             ],
         )
+        for description in found:
+            _tell_offline(description.name, description.offline)
     else:
         notice("There are no queues yet; make one with [cyan]headrace queue create NAME[/], or send to it.")
 
@@ -148,6 +152,7 @@ def describe(
     emit_table(("messages", "count"), [(label.replace("_", " "), value) for label, value in counts.items()])
     rows = [(setting, show_setting(setting, value)) for setting, value in description.config.items()]
     emit_table(("setting", "value"), rows)
+    _tell_offline(name, description.offline)
 
 
 @app.command()
@@ -245,11 +250,13 @@ def browse(
     """
     found: list[BrowsedMessage] = []
     after: str | None = None
+    offline: list[OfflinePartition] = []
     chosen: wire.State | None = None if state is None else state.value
     with queue_client(http, timeout) as client:
         while len(found) < count:
             page = client.queue(name).browse(state=chosen, limit=min(count - len(found), PAGE), after=after)
             found += page.messages
+            offline = page.offline
             after = page.next
             if after is None:
                 break
@@ -270,6 +277,7 @@ def browse(
         )
     else:
         notice(f"There is nothing in [bold]{name}[/]" + (f" that is {state.value}." if state else "."))
+    _tell_offline(name, offline)
 
 
 @app.command()
@@ -310,6 +318,12 @@ def explain(
             )
         ],
     )
+
+
+def _tell_offline(name: str, offline: Sequence[OfflinePartition]) -> None:
+    """What the figures and pages leave out."""
+    for one in offline:
+        notice(f"[bold]{name}[/]: partition {one.partition} is offline and not counted: {escape(one.reason)}")
 
 
 def _description_json(description: Description) -> Any:

@@ -38,6 +38,7 @@ from headrace.log.snapshots import Snapshot
 from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
+    CorruptLogError,
     DiskFullError,
     OffsetOutOfRangeError,
     OverloadedError,
@@ -175,6 +176,10 @@ class PartitionLog:
     def check_usable(self) -> None:
         if isinstance(self.broken, UnknownTopicError):
             raise self.broken
+        if isinstance(self.broken, CorruptLogError):
+            raise PartitionOfflineError(
+                f"{self.directory} is offline on this node since damage was found: {self.broken}; then restart the node"
+            )
         if self.broken is not None:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since its disk failed ({self.broken}); "

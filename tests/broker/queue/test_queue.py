@@ -166,7 +166,7 @@ def test_ids_are_forgotten_though_nothing_else_happens() -> None:
         world = await QueueWorld(Node()).start()
         await world.send(*[b"x"] * 10, deduplication_id=None)
         await world.queues.send(NAME, [Message(b"y", deduplication_id=str(number)) for number in range(100)])
-        (partition,) = world.queues._live.find(NAME).partitions
+        (partition,) = world.queues._live.find(NAME).partitions.opened
         assert len(partition.fold.deduplication) == 100
         await world.node.clock.elapse(8 * 60_000)
         assert not partition.fold.deduplication

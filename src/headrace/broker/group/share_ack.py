@@ -31,7 +31,6 @@ class ShareAcks:
         try:
             _check_form(batches)
             live, partition = self._queues.held(place)
-            partition.check_open()
             if live.queue.config.guarantee is Guarantee.AT_MOST_ONCE:
                 _check_final(batches)
                 promise.keep(None)
@@ -54,7 +53,6 @@ class ShareAcks:
         for place, held in everything.items():
             try:
                 _, partition = self._queues.held(place)
-                partition.check_open()
             except HeadraceError:
                 continue
             if offsets := [offset for offset, attempt in held.items() if partition.holds(offset, attempt)]:

@@ -53,9 +53,9 @@ class SharedQueues:
         """The same for somebody who was handed something out of it."""
         queue = self.find(place)
         live = self._at_work(queue)
-        if live is None or place.partition >= len(live.partitions):
+        if live is None or place.partition >= live.partitions.count:
             raise StaleReceiptError(f"nothing of partition {place.partition} of {queue.name} is held here")
-        return live, live.partitions[place.partition]
+        return live, live.partitions.at(place.partition)
 
     def lease_ms(self, places: Sequence[PartitionId]) -> int:
         """The shortest of their lease times: what a consumer of all of them has to keep to."""

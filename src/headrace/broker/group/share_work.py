@@ -20,7 +20,7 @@ from headrace.broker.queue.receive import LeaseReceive
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.log.driver import LogStore
-from headrace.model.errors import HeadraceError, ShuttingDownError, TooManyLeasedError
+from headrace.model.errors import CorruptLogError, HeadraceError, ShuttingDownError, TooManyLeasedError
 from headrace.model.ids import PartitionId
 from headrace.model.message import Received
 from headrace.model.queue import Guarantee
@@ -88,15 +88,15 @@ class ShareWork:
         for place in places:
             try:
                 live = await self._queues.open(place)
-                if place.partition >= len(live.partitions):
+                if place.partition >= live.partitions.count:
                     continue  # it is being added
-                live.partitions[place.partition].check_open()
+                live.partitions.at(place.partition)
             except HeadraceError as error:
                 parts.append(SharedPart(place, error))
             else:
                 wanted.setdefault(live, set()).add(place.partition)
         asked = [
-            _Asked(live, None if len(partitions) == len(live.partitions) else frozenset(partitions))
+            _Asked(live, None if len(partitions) == live.partitions.count else frozenset(partitions))
             for live, partitions in wanted.items()
         ]
         return asked, parts
@@ -163,6 +163,10 @@ class ShareWork:
                 found = await read_batches(
                     self._logs, partition, list(leases), bytes_max=None if is_final else max(bytes_max, 1)
                 )
+            except CorruptLogError as damage:
+                partition.partition.take_offline(damage)
+                parts.append(SharedPart(place, live.partitions.refusal(partition.index)))
+                continue
             except HeadraceError as error:
                 partition.give_back(taken)
                 parts.append(SharedPart(place, error))
@@ -192,8 +196,9 @@ def _begin(live: LiveQueue, partitions: frozenset[int] | None, count_max: int, *
 
 def _count_within(live: LiveQueue, bytes_max: int) -> int:
     """How many messages of mean size are so many bytes."""
-    size = sum(partition.partition.size_bytes for partition in live.partitions)
-    count = sum(one.partition.end_offset - one.partition.start_offset for one in live.partitions)
+    partitions = live.partitions.opened
+    size = sum(partition.partition.size_bytes for partition in partitions)
+    count = sum(one.partition.end_offset - one.partition.start_offset for one in partitions)
     return max(bytes_max * max(count, 1) // max(size, 1), 1)
 
 

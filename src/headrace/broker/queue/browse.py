@@ -7,7 +7,7 @@ from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Browsed, BrowsePage, Explanation, MessageState
 from headrace.folds.queue.view import Facts, State, facts, iterate, key_facts
-from headrace.model.errors import InvalidRequestError, UnknownMessageError
+from headrace.model.errors import CorruptLogError, InvalidRequestError, UnknownMessageError
 from headrace.model.message import message_id
 from headrace.wire.message import StoredMessage
 
@@ -26,18 +26,24 @@ async def browse(
         raise InvalidRequestError("acknowledged messages are history: read them by offset, as a Kafka consumer does")
     index, offset = (0, -1) if after is None else parse_place(after)
     wanted: list[Wanted] = []
-    for partition in live.partitions[index:]:
+    for partition in live.partitions:
+        if partition.index < index:
+            continue
+        if partition.index > index:
+            offset = -1
         fold = partition.advanced_fold()
         kind = None if state is None else State(state.value)
         left = count_max + 1 - len(wanted)
         upto = partition.partition.high_watermark
         found = iterate(fold, after=offset, state=kind, count_max=left)
         wanted += [Wanted(partition, offset) for offset in found if offset < upto]
-        offset = -1
         if len(wanted) > count_max:
             break
     page = wanted[:count_max]
-    messages = await loader.read(page)
+    try:
+        messages = await loader.read(page)
+    except CorruptLogError:  # whose partition is offline now
+        return await browse(live, loader, state=state, count_max=count_max, after=after)
     shown = [
         _browsed(partition, messages[partition.index, offset], known)
         for partition, offset in page
@@ -45,7 +51,11 @@ async def browse(
     ]
     is_more = len(wanted) > count_max
     last = page[-1] if is_more else None
-    return BrowsePage(messages=shown, next=None if last is None else message_id(last.partition.index, last.offset))
+    return BrowsePage(
+        messages=shown,
+        next=None if last is None else message_id(last.partition.index, last.offset),
+        offline=live.partitions.offline(),
+    )
 
 
 def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanation:
@@ -53,9 +63,9 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
         raise InvalidRequestError("name one thing to explain: a message's id or a key")
     if id is not None:
         index, offset = parse_place(id)
-        if index >= len(live.partitions):
+        if index >= live.partitions.count:
             raise UnknownMessageError(f"queue {live.queue.name} has no partition {index}")
-        partition = live.partitions[index]
+        partition = live.partitions.at(index)
         known = facts(partition.advanced_fold(), offset)
         if known is None:
             return _done(partition, offset)
@@ -68,6 +78,7 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
         if found is not None:
             text = f"the first message of this key {_sentence(found.front)}; {found.waiting_count} wait behind it"
             return _explained(partition, found.front, text, found.waiting_count)
+    live.partitions.check_all()  # one that is offline may hold some
     raise UnknownMessageError("no message of this key is in the queue")
 
 

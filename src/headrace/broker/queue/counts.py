@@ -1,11 +1,12 @@
-"""A queue's figures, added up over its partitions."""
+"""A queue's figures, added up over its partitions that are at work."""
 
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.port import QueueCounts
 
 
 def counts_of(live: LiveQueue) -> QueueCounts:
-    folds = [partition.advanced_fold() for partition in live.partitions]
+    partitions = list(live.partitions)
+    folds = [partition.advanced_fold() for partition in partitions]
     counts = [fold.counts for fold in folds]
     return QueueCounts(
         visible=sum(fold.visible_count for fold in folds),
@@ -18,7 +19,7 @@ def counts_of(live: LiveQueue) -> QueueCounts:
         dropped=sum(count.dropped for count in counts),
         purged=sum(count.purged for count in counts),
         withdrawn=sum(count.withdrawn for count in counts),
-        deduplicated=sum(partition.duplicate_count for partition in live.partitions),
+        deduplicated=sum(partition.duplicate_count for partition in partitions),
         oldest_ms=live.oldest_ms,
-        size_bytes=sum(partition.partition.size_bytes for partition in live.partitions),
+        size_bytes=sum(partition.partition.size_bytes for partition in partitions),
     )

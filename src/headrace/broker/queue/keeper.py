@@ -21,7 +21,7 @@ class Keeper:
 
     async def keep(self, live: LiveQueue) -> None:
         for partition in list(live.partitions):
-            if live.is_closed or partition.partition.log.broken is not None:
+            if live.is_closed or partition.partition.log.broken is not None:  # since the last one was waited for
                 continue
             with suppress(HeadraceError):  # the partition's own state says what is wrong with it
                 await self._keep(partition)

@@ -112,9 +112,7 @@ class Leases:
 
     def _read(self, text: str) -> tuple[PartitionQueue, Receipt]:
         receipt = self._signer.read(text)
-        partition = self._live.partitions[receipt.partition]
-        partition.check_open()
-        return partition, receipt
+        return self._live.partitions.at(receipt.partition), receipt
 
 
 def setter(gather: Gather[HeadraceError | None], places: list[int]) -> Callable[[HeadraceError | None], None]:

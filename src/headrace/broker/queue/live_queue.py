@@ -2,7 +2,7 @@
 
 A receive takes what is visible in any partition, beginning with another one each time; with nothing visible it stands
 in one line for all of them, first come first served, and whichever partition has something wakes the line. Nothing
-polls.
+polls. A partition that is offline is passed over, and whoever needs that one is told so (`partitions.py`).
 
 The guarantee decides what stands between choosing a message and handing it out:
 
@@ -14,20 +14,24 @@ The guarantee decides what stands between choosing a message and handing it out:
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from headrace.broker.ledger import Told
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import Leases, setter
 from headrace.broker.queue.loader import Found, Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.broker.queue.partitions import QueuePartitions
 from headrace.broker.queue.receipt import Signer
-from headrace.broker.queue.receive import LeaseReceive, PendingReceive
+from headrace.broker.queue.receive import LeaseReceive, PendingReceive, Taken
 from headrace.broker.queue.sending import Sending
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.model.errors import (
     HeadraceError,
     InvalidRequestError,
+    PartitionOfflineError,
+    UnknownTopicError,
 )
 from headrace.model.message import Received, message_id
 from headrace.model.queue import (
@@ -50,13 +54,13 @@ _READER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 class LiveQueue:
     def __init__(self, *, queue: Queue, signer: Signer, clock: Clock, loader: Loader) -> None:
         self.queue = queue
-        self.partitions: list[PartitionQueue] = []
+        self.partitions = QueuePartitions(queue.name)
         self._signer = signer
         self._clock = clock
         self._loader = loader
         self._line: dict[PendingReceive, None] = {}
         self._turn = 0
-        self.sending = Sending(self)
+        self.sending = Sending(self, clock)
         self.leases = Leases(self, signer)
         self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}
         self.is_closed = False
@@ -83,7 +87,12 @@ class LiveQueue:
         return receive
 
     def _begin(self, receive: PendingReceive, wait_ms: int) -> None:
-        if self._line or not self._hand_out(receive):
+        try:
+            is_served = not self._line and self._hand_out(receive)
+        except PartitionOfflineError as error:
+            receive.fail(error)
+            return
+        if not is_served:
             if wait_ms > 0:
                 receive.line = self._line
                 self._line[receive] = None
@@ -114,9 +123,12 @@ class LiveQueue:
         taken = receive.taken
         left = receive.count_max
         self._turn += 1
-        count = len(self.partitions)
+        opened = self.partitions.opened
+        count = len(opened)
         for step in range(count):
-            partition = self.partitions[(self._turn + step) % count]
+            partition = opened[(self._turn + step) % count]
+            if partition.partition.log.broken is not None:
+                continue
             if receive.partitions is not None and partition.index not in receive.partitions:
                 continue
             leases = partition.take(left, receive.lease_ms)
@@ -126,6 +138,8 @@ class LiveQueue:
                 if not left:
                     break
         if not taken:
+            with suppress(UnknownTopicError):  # it is being deleted, of which `close` tells
+                self.partitions.check_any()
             return False
         if self.queue.config.guarantee is Guarantee.AT_LEAST_ONCE:
             self._deliver(receive)
@@ -134,18 +148,25 @@ class LiveQueue:
         return True
 
     def _deliver_committed(self, receive: PendingReceive) -> None:
+        """Hand out once the leases are committed: those that are, where one of the partitions failed meanwhile."""
+        committed: Taken = []
         missing = len(receive.taken)
 
-        def told(error: HeadraceError | None) -> None:
+        def told(share: tuple[PartitionQueue, list[Lease]], error: HeadraceError | None) -> None:
             nonlocal missing
             missing -= 1
-            if error is not None:
-                receive.fail(error)
-            elif not missing and not receive.promise.done():
+            if error is None:
+                committed.append(share)
+            if missing or receive.promise.done():
+                return
+            receive.taken = committed
+            if committed or error is None:
                 self._deliver(receive)
+            else:
+                receive.fail(error)
 
-        for partition, _ in list(receive.taken):
-            partition.tell_written(told)
+        for share in list(receive.taken):
+            share[0].tell_written(partial(told, share))
 
     def _deliver(self, receive: PendingReceive) -> None:
         """Read the messages and hand them out; at once where they are at hand."""
@@ -174,8 +195,7 @@ class LiveQueue:
 
     def _loaded(self, receive: PendingReceive, found: Found, error: HeadraceError | None) -> None:
         if error is not None:
-            receive.give_back()
-            receive.fail(error)
+            self._unloaded(receive, error)
             return
         received = []
         for partition, leases in receive.taken:
@@ -190,6 +210,19 @@ class LiveQueue:
             if unreadable:
                 partition.give_up(unreadable)
         self._finish(receive, received)
+
+    def _unloaded(self, receive: PendingReceive, error: HeadraceError) -> None:
+        """Something could not be read. If that took a partition offline, the others' messages are handed out."""
+        lost = [partition for partition, _ in receive.taken if partition.partition.log.broken is not None]
+        if not lost:
+            receive.give_back()
+            receive.fail(error)
+            return
+        receive.taken = [share for share in receive.taken if share[0] not in lost]
+        if receive.taken:
+            self._deliver(receive)
+        else:
+            receive.fail(self.partitions.refusal(lost[0].index))
 
     def _finish(self, receive: PendingReceive, received: list[Received]) -> None:
         if receive.attempt_id is not None:
@@ -222,22 +255,25 @@ class LiveQueue:
     # The queue itself.
 
     async def reconfigure(self, queue: Queue) -> None:
-        """Obey another configuration; it is in the log when this returns."""
+        """Obey another configuration; it is in the log when this returns. What is offline learns it when it opens."""
         self.queue = queue
-        await self.all_partitions(lambda partition, told: partition.configure(queue.config, told))
+        await self.each_partition(lambda partition, told: partition.configure(queue.config, told))
         self.serve()
 
     async def purge(self) -> int:
-        """Drop what is there, and say how much that was."""
-        before = sum(partition.fold.counts.purged for partition in self.partitions)
-        await self.all_partitions(lambda partition, told: partition.purge(told))
-        return sum(partition.fold.counts.purged for partition in self.partitions) - before
+        """Drop what is there, and say how much that was. Nothing is, where something would come back later."""
+        self.partitions.check_all()
+        purged = list(self.partitions)
+        before = sum(partition.fold.counts.purged for partition in purged)
+        await self.each_partition(lambda partition, told: partition.purge(told))
+        return sum(partition.fold.counts.purged for partition in purged) - before
 
-    async def all_partitions(self, act: Callable[[PartitionQueue, Told], None]) -> None:
-        """Have something decided in every partition, and wait until it is durable."""
-        gather: Gather[HeadraceError | None] = Gather(len(self.partitions))
-        for at, partition in enumerate(self.partitions):
-            partition.check_open()
+    async def each_partition(self, act: Callable[[PartitionQueue, Told], None]) -> None:
+        """Have something decided in every partition that is at work, and wait until it is durable."""
+        self.partitions.check_any()
+        at_work = list(self.partitions)
+        gather: Gather[HeadraceError | None] = Gather(len(at_work))
+        for at, partition in enumerate(at_work):
             act(partition, setter(gather, [at]))
         for error in await gather.promise:
             if error is not None:
@@ -261,7 +297,7 @@ class LiveQueue:
         """The queue is gone."""
         self.end(error)
         self.is_closed = True
-        for partition in self.partitions:
+        for partition in self.partitions.opened:
             partition.close(error)
 
     # Attempt ids: a receive that is repeated gets what the first try got, where it is still leased.
@@ -280,7 +316,7 @@ class LiveQueue:
         if until_ms <= self._clock.monotonic_ms():
             return False
         for partition, lease in held:
-            if partition.holds(lease.offset, lease.attempt):
+            if partition.partition.log.broken is None and partition.holds(lease.offset, lease.attempt):
                 with suppress(InvalidRequestError):  # 12 h in total: it keeps what it has
                     partition.extend(lease.offset, receive.lease_ms)
                 receive.taken.append((partition, [lease]))

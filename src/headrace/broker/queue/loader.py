@@ -1,4 +1,7 @@
-"""Reading messages that were chosen: from our cache, from the page cache at once, or from the device in a thread."""
+"""Reading messages that were chosen: from our cache, from the page cache at once, or from the device in a thread.
+
+A partition in which damage is found goes offline with that: none of its messages is given up as if it were gone.
+"""
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -9,7 +12,7 @@ from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.log.driver import Cold, LogStore
 from headrace.log.reader import Slice
 from headrace.model.batch import read_header
-from headrace.model.errors import CorruptBatchError, HeadraceError, OffsetOutOfRangeError
+from headrace.model.errors import CorruptBatchError, CorruptLogError, HeadraceError, OffsetOutOfRangeError
 from headrace.model.ids import Offset
 from headrace.wire.message import StoredMessage, decode_messages
 
@@ -69,6 +72,9 @@ class Loader:
             slice: Slice = await self._store.finish(rest.cold)
         except FileNotFoundError:
             return self._go(rest.wanted[1:], found)  # retention was quicker
+        except CorruptLogError as damage:
+            partition.partition.take_offline(damage)
+            raise
         self._decode(partition, slice, rest.wanted, found)
         return self._go(rest.wanted[1:], found)
 
@@ -85,6 +91,9 @@ class Loader:
                     slice = self._store.try_read(reads)
                 except OffsetOutOfRangeError:
                     continue
+                except CorruptLogError as damage:
+                    partition.partition.take_offline(damage)
+                    raise
                 if isinstance(slice, Cold):
                     return _Rest(slice, wanted[at:])
                 self._decode(partition, slice, wanted[at:], found)

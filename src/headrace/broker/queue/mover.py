@@ -71,8 +71,6 @@ class Mover:
 
     def _work(self, live: LiveQueue) -> tuple[PartitionQueue, list[Dying]] | None:
         for partition in live.partitions:
-            if partition.partition.log.broken is not None:
-                continue
             fold = partition.advanced_fold()
             dying = fold.dying(_BATCH_COUNT)
             if fold.config.dead_letter_expired:

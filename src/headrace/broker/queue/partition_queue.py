@@ -136,6 +136,7 @@ class PartitionQueue:
             self.partition.log.check_usable()
         except HeadraceError as error:
             self._end(error)
+            self._on_visible()  # whoever waits in line may wait for nothing now
             return
         self._ledger.advanced()
         self._on_visible()

@@ -79,11 +79,19 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0  # of the files
 
 
+class OfflinePartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that failed or could not be opened. What it holds comes back with it."""
+
+    partition: int
+    reason: str  # and what to do
+
+
 class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     queue: Queue
     partition_count: int
     durability: str
-    counts: QueueCounts
+    counts: QueueCounts  # of the partitions that are at work
+    offline: Sequence[OfflinePartition] = ()
 
 
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +114,7 @@ class Browsed(msgspec.Struct, frozen=True, kw_only=True):
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Browsed]
     next: str | None  # pass it back to go on; None: that was all
+    offline: Sequence[OfflinePartition] = ()  # which were not looked into
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,7 +250,7 @@ class Queues(Protocol):
         """Delete a queue, its topic and its messages. An administrator's call: the gateway has checked that."""
 
     async def purge(self, name: str) -> int:
-        """Drop everything that was sent up to now, and say how many that was."""
+        """Drop everything that was sent up to now, and say how many that was. Nothing while a partition is offline."""
 
     # Looking.
 

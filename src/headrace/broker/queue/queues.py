@@ -144,7 +144,7 @@ class NodeQueues:
         self.send_home()
         await self._tasks.stop()
         for live in self._live:
-            for partition in live.partitions:
+            for partition in live.partitions.opened:
                 partition.write_now()
 
     def abandon(self) -> None:
@@ -251,6 +251,7 @@ class NodeQueues:
             partition_count=topic.partition_count,
             durability=topic.config.durability.value,
             counts=counts_of(live),
+            offline=live.partitions.offline(),
         )
 
     async def create(
@@ -408,6 +409,14 @@ class NodeQueues:
         """Receives that wait for a message."""
         live = self._live.get(name)
         return 0 if live is None else live.waiting_count
+
+    def offline_count(self, name: str) -> int:
+        """Partitions that are offline; all of them where that is why the queue could not be opened."""
+        live = self._live.get(name)
+        if live is not None:
+            return len(live.partitions.offline())
+        topic = self._catalog.topics.get(name)
+        return topic.partition_count if topic is not None and self._live.is_refused(name) else 0
 
     async def _keep_always(self) -> None:
         while True:

@@ -17,17 +17,19 @@ async def move_reader(live: LiveQueue, name: str, positions: Mapping[int, int]) 
     if not _NAME.fullmatch(name):
         raise InvalidRequestError("a reader's name has 1 to 100 letters, digits, '.', '_' and '-'")
     for index, offset in positions.items():
-        if not 0 <= index < len(live.partitions):
+        if not 0 <= index < live.partitions.count:
             raise InvalidRequestError(f"queue {live.queue.name} has no partition {index}")
-        end = live.partitions[index].partition.high_watermark
+        end = live.partitions.at(index).partition.high_watermark
         if not 0 <= offset <= end:
             raise InvalidRequestError(f"partition {index} has offsets up to {end}, not {offset}")
+    if not any(name in partition.fold.readers for partition in live.partitions):
+        live.partitions.check_all()  # where a new one is not written down, nothing would be held for it
 
     def move(partition: PartitionQueue, told: Told) -> None:
         known = partition.fold.readers.get(name, partition.partition.start_offset)
         partition.move_reader(name, positions.get(partition.index, known), told)
 
-    await live.all_partitions(move)
+    await live.each_partition(move)
     return find_reader(live, name)
 
 
@@ -47,4 +49,5 @@ def list_readers(live: LiveQueue) -> list[Reader]:
 
 async def remove_reader(live: LiveQueue, name: str) -> None:
     find_reader(live, name)
-    await live.all_partitions(lambda partition, told: partition.remove_reader(name, told))
+    live.partitions.check_all()  # elsewhere it would come back with its partition
+    await live.each_partition(lambda partition, told: partition.remove_reader(name, told))

@@ -95,7 +95,7 @@ class Redriver:
                 total=_total(live, filter),
                 started_ms=self._wall_ms(),
             ),
-            upto=[partition.partition.high_watermark for partition in live.partitions],
+            upto=_ends(live),
         )
         known.insert(0, saved)
         del known[_REMEMBERED:]
@@ -139,8 +139,10 @@ class Redriver:
         try:
             # What did not match before is looked at again after a restart, and counted anew.
             saved.redrive = msgspec.structs.replace(saved.redrive, skipped=0)
-            for partition, upto in zip(live.partitions, saved.upto, strict=False):
-                await self._move_all(live, partition, upto, saved)
+            for partition in list(live.partitions):
+                if partition.index < len(saved.upto):  # else it was added since
+                    await self._move_all(live, partition, saved.upto[partition.index], saved)
+            live.partitions.check_all()  # what is offline was left behind, and whoever asked is told
             self._end(saved, RedriveState.COMPLETED)
         except HeadraceError as error:
             _logger.warning("redrive failed", extra={"queue": live.queue.name, "error": str(error)})
@@ -194,6 +196,14 @@ class Redriver:
             if done:
                 await partition.end_redriven(done)
         return moved
+
+
+def _ends(live: LiveQueue) -> list[int]:
+    """Up to where each partition goes. One that is offline is not looked at, when it is back neither."""
+    ends = [0] * live.partitions.count
+    for partition in live.partitions:
+        ends[partition.index] = partition.partition.high_watermark
+    return ends
 
 
 def _total(live: LiveQueue, filter: RedriveFilter) -> int:

@@ -18,8 +18,15 @@ from headrace.cluster.catalog import Catalog, CatalogChange, QueueChanged, Queue
 from headrace.host.clock import Clock
 from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
-from headrace.model.errors import HeadraceError, PartitionOfflineError, UnknownQueueError, UnknownTopicError
+from headrace.model.errors import (
+    CorruptLogError,
+    HeadraceError,
+    PartitionOfflineError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from headrace.model.queue import Queue
+from headrace.model.topic import Topic
 
 _logger = logging.getLogger(__name__)
 
@@ -63,6 +70,7 @@ class Registry:
             try:
                 await self.open(name)
             except HeadraceError as error:
+                # No partition of it is at work, or its own state cannot be.
                 _logger.critical("queue cannot be opened", extra={"queue": name, "error": str(error)})
                 self._refused[name] = error
         self._catalog.on_change(self._changed)
@@ -79,6 +87,10 @@ class Registry:
         if live is not None:
             return live
         raise self.missing(name)
+
+    def is_refused(self, name: str) -> bool:
+        """Whether it could not be opened when the node started."""
+        return name in self._refused
 
     def missing(self, name: str) -> HeadraceError:
         refused = self._refused.get(name)
@@ -111,28 +123,44 @@ class Registry:
         signer = Signer(self._receipt_key, queue.id)
         live = LiveQueue(queue=queue, signer=signer, clock=self._clock, loader=self._loader)
         await self._open_partitions(live)
+        live.partitions.check_any()
         self._live[name] = live
         return live
 
     async def _open_partitions(self, live: LiveQueue) -> None:
         """Open those partitions that are not open yet: all of them, or those that were added."""
         topic = self._broker.topic(live.queue.topic_id)
-        for index in range(len(live.partitions), topic.partition_count):
-            partition = self._broker.partition(topic.id, index)
+        for index in range(live.partitions.count, topic.partition_count):
+            try:
+                await self._open_partition(live, topic, index)
+            except PartitionOfflineError as error:
+                _logger.critical(
+                    "a partition of a queue is offline; the queue goes on without it",
+                    extra={"queue": live.queue.name, "partition": index, "error": str(error)},
+                )
+                live.partitions.add_offline(error)
+
+    async def _open_partition(self, live: LiveQueue, topic: Topic, index: int) -> None:
+        partition = self._broker.partition(topic.id, index)
+        try:
             fold = await restore_queue(live.queue.id, partition, store=self._logs, threads=self._threads)
-            opened = PartitionQueue(
-                id=live.queue.id,
-                partition=partition,
-                fold=fold,
-                now=FoldClock(self._steady, last_lease_ms=fold.last_lease_ms),
-                clock=self._clock,
-                cache=self._cache.view(),
-                on_visible=live.serve,
-                on_dying=lambda: self._on_dying(live),
-            )
-            partition.attach(opened)
-            live.partitions.append(opened)
-            opened.open(live.queue.config)
+        except (CorruptLogError, PartitionOfflineError) as error:
+            # Damage that only this replay came by. What the queue cannot read nobody else writes behind.
+            partition.take_offline(error)
+            raise PartitionOfflineError(f"{topic.name}-{index} could not be opened: {error}") from error
+        opened = PartitionQueue(
+            id=live.queue.id,
+            partition=partition,
+            fold=fold,
+            now=FoldClock(self._steady, last_lease_ms=fold.last_lease_ms),
+            clock=self._clock,
+            cache=self._cache.view(),
+            on_visible=live.serve,
+            on_dying=lambda: self._on_dying(live),
+        )
+        partition.attach(opened)
+        live.partitions.add(opened)
+        opened.open(live.queue.config)
 
     def _changed(self, change: CatalogChange) -> None:
         if isinstance(change, QueueDeleted):
@@ -147,7 +175,7 @@ class Registry:
                 live.queue = change.queue
         elif isinstance(change, TopicChanged):
             live = self._live.get(change.topic.name)
-            if live is not None and change.topic.partition_count > len(live.partitions):
+            if live is not None and change.topic.partition_count > live.partitions.count:
                 self._tasks.spawn(self._grow(live))
 
     async def _grow(self, live: LiveQueue) -> None:

@@ -1,4 +1,9 @@
-"""Sends to a queue: which partition, whether at all, and what counts as sent before."""
+"""Sends to a queue: which partition, whether at all, and what counts as sent before.
+
+A key and an id are bound to a partition, and refused while that one is offline. What is bound to none goes to those
+that are at work. Between the two are requests with an id, which clients draw for each call in case they have to repeat
+it: their home follows from the id, and is given up once the queue would not remember a first copy there any more.
+"""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -9,9 +14,12 @@ from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.outbox import Outcome, message_share, moved_share, request_share, single_share
 from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.broker.queue.partitions import QueuePartitions
+from headrace.host.clock import Clock
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError, QueueFullError
 from headrace.model.message import Message, Sent
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
+from headrace.wire.message import REQUEST_PREFIX
 
 # Bytes that a batch adds to a message: its own header and the record's.
 _ENVELOPE_BYTES = 200
@@ -23,22 +31,25 @@ class Target(Protocol):
     """The queue that is sent to."""
 
     queue: Queue
-    partitions: list[PartitionQueue]
+    partitions: QueuePartitions
 
 
 class Sending:
-    def __init__(self, live: Target) -> None:
+    def __init__(self, live: Target, clock: Clock) -> None:
         self._live = live
         self._partitions = live.partitions
+        self._opened = live.partitions.opened
+        self._clock = clock
         self._turn = 0
+        # Since when requests find their home offline, by its number (monotonic).
+        self._homeless_ms: dict[int, int] = {}
 
     def send_one(self, message: Message) -> Promise[Sent]:
         """The way of most sends, without what only several messages need."""
-        partitions = self._partitions
         if self._live.queue.config.deduplication is _BY_CONTENT:
             message = _with_content_id(message)
-        partition = partitions[0] if len(partitions) == 1 else self._route(message, self._next())
         try:
+            partition = self._opened[0] if self._partitions.count == 1 else self._route(message)
             self._check(message, partition)
         except HeadraceError as error:
             refused: Promise[Sent] = Promise()
@@ -54,19 +65,16 @@ class Sending:
             self.send_one(messages[0]).then(lambda sent: outcomes.keep([_outcome(sent)]))
             return outcomes
         gather: Gather[Outcome] = Gather(len(messages))
-        default = self._next()
-        if request_id is not None:
-            # The same request goes the same way, or its repetition would not meet it.
-            default = self._partitions[crc32(request_id.encode()) % len(self._partitions)]
+        default = self._next().index if request_id is None else self._home(request_id, messages)
         if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
         # Messages with ids are stored or known one by one, and their neighbours with them, so that the order stays.
         is_whole = all(message.deduplication_id is None for message in messages)
         shares: dict[PartitionQueue, list[int]] = {}
         for at, message in enumerate(messages):
-            partition = default if len(self._partitions) == 1 else self._route(message, default)
-            share = shares.setdefault(partition, []) if is_whole else ()
             try:
+                partition = self._opened[0] if self._partitions.count == 1 else self._route(message, default)
+                share = shares.setdefault(partition, []) if is_whole else ()
                 self._check(message, partition, ahead=len(share))
             except HeadraceError as error:
                 gather.set(at, error)
@@ -85,9 +93,35 @@ class Sending:
         return gather.promise
 
     def _next(self) -> PartitionQueue:
-        """Where messages go that are bound to no partition: to each in turn."""
-        self._turn += 1
-        return self._partitions[self._turn % len(self._partitions)]
+        """Where messages go that are bound to no partition: to each that is at work, in turn."""
+        opened = self._opened
+        for _ in opened:
+            self._turn += 1
+            partition = opened[self._turn % len(opened)]
+            if partition.partition.log.broken is None:
+                break
+        return partition  # with none at work, the last one says why
+
+    def _home(self, request_id: str, messages: Sequence[Message]) -> int:
+        """Where a request goes: always the same way, or its repetition would not meet it."""
+        partitions, count = self._partitions, self._partitions.count
+        home = crc32(request_id.encode()) % count
+        # With keys, a request has parts in several partitions, and an id that is known tells of one of them.
+        if count == 1 or any(message.key is not None for message in messages):
+            return home
+        id = REQUEST_PREFIX + request_id.encode()
+        for partition in self._opened:
+            if partition.fold.find_duplicate(id, now=partition.now.now()) is not None:
+                return partition.index
+        if partitions.is_at_work(home):
+            return home
+        # It may have been stored there before that went offline. Once no id is remembered for so long, one that is
+        # known nowhere else counts as new.
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._homeless_ms.setdefault(home, now_ms) < self._live.queue.config.deduplication_window_ms:
+            return home
+        others = ((home + step) % count for step in range(1, count))
+        return next((index for index in others if partitions.is_at_work(index)), home)
 
     def plan(
         self, messages: Sequence[Message]
@@ -96,14 +130,14 @@ class Sending:
 
         For those who write them in their own way: in a transaction, where ids are looked at when it commits.
         """
-        default = self._next()
+        default = self._next().index
         if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
         planned: dict[PartitionQueue, list[tuple[int, Message]]] = {}
         refused: dict[int, HeadraceError] = {}
         for at, message in enumerate(messages):
-            partition = self._route(message, default)
             try:
+                partition = self._route(message, default)
                 self._check(message, partition, ahead=len(planned.get(partition, ())))
             except HeadraceError as error:
                 refused[at] = error
@@ -116,21 +150,24 @@ class Sending:
         gather: Gather[Outcome] = Gather(len(messages))
         for at, message in enumerate(messages):
             share = moved_share(message, gather, at)
-            index = 0 if len(self._partitions) == 1 else crc32(message.key or share.id or b"") % len(self._partitions)
+            count = self._partitions.count
+            index = 0 if count == 1 else crc32(message.key or share.id or b"") % count
             try:
-                self._partitions[index].check_open()
-                self._partitions[index].check_space()
-                self._partitions[index].send(share)
+                partition = self._partitions.at(index)
+                partition.check_space()
+                partition.send(share)
             except HeadraceError as error:
                 gather.set(at, error)
         return gather.promise
 
-    def _route(self, message: Message, default: PartitionQueue) -> PartitionQueue:
-        """By key, so that a key stays in order; else by deduplication id, so that both copies meet."""
+    def _route(self, message: Message, default: int | None = None) -> PartitionQueue:
+        """By key, so that a key stays in order; else by deduplication id, so that both copies meet; else anywhere."""
         by = message.key
         if by is None and message.deduplication_id is not None:
             by = message.deduplication_id.encode()
-        return default if by is None else self._partitions[crc32(by) % len(self._partitions)]
+        if by is not None:
+            return self._partitions.at(crc32(by) % self._partitions.count)
+        return self._next() if default is None else self._partitions.at(default)
 
     def _check(self, message: Message, partition: PartitionQueue, *, ahead: int = 0) -> None:
         """Refuse what the queue does not take. `ahead` of it are others of the same request, not handed over yet."""
@@ -158,7 +195,7 @@ class Sending:
 
     def _make_room(self, partition: PartitionQueue, messages_max: int, ahead: int) -> None:
         """The limit is the queue's, shared evenly by its partitions."""
-        share = max(messages_max // len(self._partitions), 1)
+        share = max(messages_max // self._partitions.count, 1)
         count = partition.message_count + ahead
         if count < share:
             return

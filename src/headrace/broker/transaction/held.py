@@ -31,8 +31,7 @@ class QueueLeases:
         if topic is None:
             raise UnknownTopicIdError(f"no topic has the id {place.topic_id}; it was deleted with its queue")
         live = await self._queues.live(topic.name)
-        partition = live.partitions[place.partition]
-        partition.check_open()
+        partition = live.partitions.at(place.partition)
         promise: Promise[None] = Promise()
         partition.end_acknowledged(
             producer_id,

@@ -57,12 +57,20 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
 
 
+class OfflinePartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that failed or could not be opened. What it holds comes back with it."""
+
+    partition: int
+    reason: str
+
+
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     partitions: int
     durability: str
     config: Settings
-    counts: Counts = Counts()
+    counts: Counts = Counts()  # of the partitions that are at work
+    offline: list[OfflinePartition] = []
     created_ms: int = 0
     modified_ms: int = 0
 
@@ -87,6 +95,7 @@ class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[BrowsedMessage]
     next: str | None = None  # pass it back to go on; None: that was all
+    offline: list[OfflinePartition] = []  # which were not looked into
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,10 +165,12 @@ class QueueRoutes:
             after=fields.get("after"),
         )
         if MSGPACK in request.headers.get("accept", ""):
-            value = {"messages": [_packed(message) for message in page.messages], "next": page.next}
+            packed = [_packed(message) for message in page.messages]
+            offline = [msgspec.to_builtins(one) for one in page.offline]
+            value = {"messages": packed, "next": page.next, "offline": offline}
             return Response(to_msgpack(value), media_type=MSGPACK)
         messages = [queue_form.browsed(message) for message in page.messages]
-        return _answer(queue_form.BrowsedMessages(messages, page.next))
+        return _answer(queue_form.BrowsedMessages(messages, page.next, list(page.offline)))
 
     async def explain(self, request: Request) -> Response:
         fields = _fields(request, "id", "key", "key_base64")

@@ -5,7 +5,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from headrace.broker.queue.port import Browsed, QueueCounts, QueueDescription, Redrive, RedriveFilter, RedriveState
+from headrace.broker.queue.port import (
+    Browsed,
+    OfflinePartition,
+    QueueCounts,
+    QueueDescription,
+    Redrive,
+    RedriveFilter,
+    RedriveState,
+)
 from headrace.gateways.rest.config_form import ConfigForm, Name, shown
 from headrace.gateways.rest.form import Base64, HeaderValue, Whole
 from headrace.gateways.rest.value import shown_body, shown_headers, shown_text
@@ -24,7 +32,8 @@ class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     durability: str
     config: ConfigForm
-    counts: QueueCounts
+    counts: Annotated[QueueCounts, Meta(description="of the partitions that are at work")]
+    offline: list[OfflinePartition]
     created_ms: int
     modified_ms: int
 
@@ -67,6 +76,7 @@ class BrowsedMessages(msgspec.Struct, frozen=True):
 
     messages: list[BrowsedMessage]
     next: str | None
+    offline: list[OfflinePartition]
 
 
 class FilterForm(msgspec.Struct, forbid_unknown_fields=True):
@@ -146,6 +156,7 @@ def described(description: QueueDescription) -> QueueForm:
         durability=description.durability,
         config=shown(queue.config),
         counts=description.counts,
+        offline=list(description.offline),
         created_ms=queue.created_ms,
         modified_ms=queue.modified_ms,
     )
