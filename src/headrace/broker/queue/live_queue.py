@@ -224,6 +224,8 @@ class LiveQueue:
     async def reconfigure(self, queue: Queue) -> None:
         """Obey another configuration; it is in the log when this returns."""
         self.queue = queue
+        for partition in list(self.partitions):
+            await partition.catch_up()
         await self.all_partitions(lambda partition, told: partition.configure(queue.config, told))
         self.serve()
 
