@@ -78,3 +78,14 @@ def test_another_configuration_waits_until_all_is_done_by_the_old_one() -> None:
         assert fold.counts.dead_lettered + len(fold.dying_reasons) == 95
 
     run(main())
+
+
+def test_all_messages_whose_life_is_over_are_gone_though_they_are_more_than_are_written_down_at_a_time() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(ttl_ms=10_000)
+        for _ in range(3):
+            await world.send(*[b"x"] * 1000)
+        await world.node.clock.elapse(11_000)
+        assert (world.counts().expired, world.counts().visible) == (3000, 0)
+
+    run(main())

@@ -391,6 +391,8 @@ class PartitionQueue:
         now = self.now.now()
         event = self.fold.next_event()
         due = [at - clock_ms for at, clock_ms in zip(event, now, strict=True) if at is not None]
+        if self.fold.overdue and not self.fold.config.dead_letter_expired:
+            due.append(0)
         if not due or self._is_closed:
             return
         delay_ms = max(min(due), 0)
