@@ -81,20 +81,21 @@ class Deadlines:
     def next_ms(self) -> int | None:
         """The first moment to come; an earlier one, where more than a few outdated entries stand before it."""
         heap = self._heap
-        for _ in range(_CLEANED_COUNT):
-            if not heap or self._clean_top():
-                break
+        left = _CLEANED_COUNT
+        while heap and left and not self._clean_top():
+            left -= 1
         return heap[0] >> _OFFSET_BITS if heap else None
 
     def _clean_top(self) -> bool:
         """Whether the first entry says what is so. If not, it is taken away, or put where it belongs."""
         heap = self._heap
-        moment_ms, offset = heap[0] >> _OFFSET_BITS, heap[0] & _OFFSET_MASK
+        entry = heap[0]
+        offset = entry & _OFFSET_MASK
         value = self.values.get(offset)
         if value is None:
             heappop(heap)
             return False
-        kept_ms = value >> self._shift
+        kept_ms, moment_ms = value >> self._shift, entry >> _OFFSET_BITS
         if kept_ms == moment_ms:
             return True
         # Put off, or else an earlier entry has told of it already.

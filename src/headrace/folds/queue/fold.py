@@ -141,7 +141,7 @@ class QueueFold(QueueState):
         """
         left = self.step_count
         while left > 0 and (offsets := self.shelf.pick(count_max, upto)):
-            if not self.settle(offsets):
+            if not (self.is_behind and self.settle(offsets)):
                 return offsets
             left -= len(offsets)
         return []
@@ -155,7 +155,8 @@ class QueueFold(QueueState):
     def check(self, offset: int, attempt: int, *, now: Instant) -> None:
         """Refuse a receipt whose lease is over, saying what became of it."""
         self.keep_up(now)
-        self.settle((offset,))
+        if self.is_behind:
+            self.settle((offset,))
         lease = self.leases.get(offset)
         if lease is not None and packed.attempt_of(lease) == attempt:
             return
@@ -250,7 +251,8 @@ class QueueFold(QueueState):
         return list(islice(filter(self._is_free, self.live), count))
 
     def _is_free(self, offset: int) -> bool:
-        self.settle((offset,))
+        if self.is_behind:
+            self.settle((offset,))
         return not any(offset in place for place in (self.leases, self.dying_reasons, self.held, self.undecided))
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
@@ -337,7 +339,8 @@ class QueueFold(QueueState):
     def _moment(self, now: Instant, offsets: Iterable[int] = ()) -> Instant:
         """What an entry about these says: never earlier than what time has already done here, and has done to these."""
         self.keep_up(now)
-        self.settle(offsets)
+        if self.is_behind:
+            self.settle(offsets)
         return self.now
 
     def _applied(self, op: OpType) -> OpType:

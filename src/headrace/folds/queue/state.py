@@ -222,10 +222,11 @@ class QueueState(Places):
         if now[0] < before[0] or now[1] < before[1]:
             now = Instant(max(now.lease_ms, before.lease_ms), max(now.wall_ms, before.wall_ms))
         self.now = now
-        self.is_behind = self._is_due()
-        if self.is_behind:
+        if self._is_due():
             self._pass(self.step_count if count_max is None else count_max)
             self.is_behind = self._is_due()
+        else:
+            self.is_behind = False
 
     def _pass(self, left: int) -> None:
         """Do what is due, to so many messages."""
@@ -278,7 +279,7 @@ class QueueState(Places):
 
     def settle(self, offsets: Iterable[int]) -> bool:
         """Do to these messages what time has not got to yet. Whether that was anything."""
-        return bool([offset for offset in offsets if self._settle(offset)]) if self.is_behind else False
+        return bool([offset for offset in offsets if self._settle(offset)])
 
     def _settle(self, offset: int) -> bool:
         lease_ms, wall_ms = self.now

@@ -50,7 +50,8 @@ def state_of(fold: QueueFold, offset: int) -> State | None:
     """None for a message that is done, or never was."""
     if offset not in fold.live:
         return None
-    fold.settle((offset,))
+    if fold.is_behind:
+        fold.settle((offset,))
     if offset in fold.leases or offset in fold.held:
         return State.LEASED
     if offset in fold.delayed or offset in fold.undecided:
