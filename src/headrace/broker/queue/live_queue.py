@@ -257,6 +257,8 @@ class LiveQueue:
     async def reconfigure(self, queue: Queue) -> None:
         """Obey another configuration; it is in the log when this returns. What is offline learns it when it opens."""
         self.queue = queue
+        for partition in list(self.partitions):
+            await partition.catch_up()
         await self.each_partition(lambda partition, told: partition.configure(queue.config, told))
         self.serve()
 

@@ -7,6 +7,7 @@ somebody is told (an acknowledgement, a lease where the guarantee is exactly onc
 its op.
 """
 
+import asyncio
 import logging
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -153,6 +154,8 @@ class PartitionQueue:
         if self._ledger.has_pending:
             return None
         self.fold.advance(self.now.now())
+        if self.fold.is_behind:
+            return None
         return Snapshot(self._name, self.fold.end_offset, snapshot(self.fold, self._name))
 
     def open(self, config: QueueConfig) -> None:
@@ -356,9 +359,16 @@ class PartitionQueue:
         if self.fold.wants_tick and now.lease_ms - self.fold.noted.lease_ms >= _TICK_MS:
             self.decide(self.fold.tick(now))
 
+    async def catch_up(self) -> None:
+        """Let all pass that has passed, in steps between which others are served."""
+        self.fold.keep_up(self.now.now())
+        while self.fold.is_behind:
+            self.fold.advance(self.now.now())
+            await asyncio.sleep(0)
+
     def advanced_fold(self) -> QueueFold:
         """The fold as of now."""
-        self.fold.advance(self.now.now())
+        self.fold.keep_up(self.now.now())
         return self.fold
 
     # What of the log must stay (log/clean.py asks).
@@ -375,10 +385,15 @@ class PartitionQueue:
     # Time.
 
     def _arm(self) -> None:
-        """Wake when the next lease ends, delay is over or message expires. Once a turn, when it is written."""
+        """Wake when the next lease ends, delay is over or message expires. Once a turn, when it is written.
+
+        At once, if more was due than is done in one turn of the loop: others who wait are served in between.
+        """
         now = self.now.now()
         event = self.fold.next_event()
         due = [at - clock_ms for at, clock_ms in zip(event, now, strict=True) if at is not None]
+        if self.fold.overdue and not self.fold.config.dead_letter_expired:
+            due.append(0)
         if not due or self._is_closed:
             return
         delay_ms = max(min(due), 0)

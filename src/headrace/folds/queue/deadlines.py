@@ -6,7 +6,7 @@ whose message is gone, or was put off, is found out when it comes to the top. Fo
 has an entry that is not later than its moment.
 """
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 _OFFSET_BITS = 64
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -14,6 +14,8 @@ _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 # which 56 are for its entry in the heap.
 _OUTDATED_COUNT = 1024
 _OUTDATED_SHIFT = 2
+# So many outdated entries are cleaned up at most before somebody is told what comes next.
+_CLEANED_COUNT = 1000
 
 
 class Deadlines:
@@ -61,31 +63,47 @@ class Deadlines:
         """Whether `pop_due` may find something. Cheap, for every call of the hot path."""
         return bool(self._heap) and self._heap[0] >> _OFFSET_BITS <= now_ms
 
-    def pop_due(self, now_ms: int) -> list[tuple[int, int]]:
-        """Offsets whose moment has come, with their numbers. They are kept no longer."""
+    def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
+        """Offsets whose moment has come, with their numbers, the earliest first. They are kept no longer.
+
+        At most so many entries are looked at, outdated ones among them: `is_due` says whether there are more.
+        """
         found: list[tuple[int, int]] = []
-        while (next_ms := self.next_ms()) is not None and next_ms <= now_ms:
-            offset = heappop(self._heap) & _OFFSET_MASK
-            found.append((offset, self.values.pop(offset)))
+        heap, values = self._heap, self.values
+        for _ in range(count_max):
+            if not heap or heap[0] >> _OFFSET_BITS > now_ms:
+                break
+            if self._clean_top():
+                offset = heappop(heap) & _OFFSET_MASK
+                found.append((offset, values.pop(offset)))
         return found
 
     def next_ms(self) -> int | None:
-        """The first moment to come."""
+        """The first moment to come; an earlier one, where more than a few outdated entries stand before it."""
         heap = self._heap
-        while heap:
-            entry = heap[0]
-            offset = entry & _OFFSET_MASK
-            value = self.values.get(offset)
-            if value is None:
-                heappop(heap)
-                continue
-            moment_ms = value >> self._shift
-            if moment_ms == entry >> _OFFSET_BITS:
-                return moment_ms
+        left = _CLEANED_COUNT
+        while heap and left and not self._clean_top():
+            left -= 1
+        return heap[0] >> _OFFSET_BITS if heap else None
+
+    def _clean_top(self) -> bool:
+        """Whether the first entry says what is so. If not, it is taken away, or put where it belongs."""
+        heap = self._heap
+        entry = heap[0]
+        offset = entry & _OFFSET_MASK
+        value = self.values.get(offset)
+        if value is None:
             heappop(heap)
-            if moment_ms > entry >> _OFFSET_BITS:
-                heappush(heap, (moment_ms << _OFFSET_BITS) | offset)
-        return None
+            return False
+        kept_ms, moment_ms = value >> self._shift, entry >> _OFFSET_BITS
+        if kept_ms == moment_ms:
+            return True
+        # Put off, or else an earlier entry has told of it already.
+        if kept_ms > moment_ms:
+            heapreplace(heap, (kept_ms << _OFFSET_BITS) | offset)
+        else:
+            heappop(heap)
+        return False
 
     def _rebuild(self) -> None:
         shift = self._shift

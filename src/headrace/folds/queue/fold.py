@@ -32,7 +32,7 @@ Sets of offsets are compressed bitmaps, so ten million waiting messages are a fe
 delayed by its own wish or retried costs memory by the message.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -59,7 +59,7 @@ from headrace.folds.queue.op import (
     TxnAcked,
     TxnEnded,
 )
-from headrace.folds.queue.places import offsets_in
+from headrace.folds.queue.runs import offsets_in
 from headrace.folds.queue.state import QueueState
 from headrace.model.errors import InvalidRequestError, StaleReceiptError, TooManyLeasedError
 from headrace.model.ids import Offset
@@ -100,14 +100,16 @@ class QueueFold(QueueState):
         """Hand out up to so many visible messages for so long; None if there are none."""
         assert count_max > 0
         assert 0 <= lease_ms <= LEASE_MS_MAX
-        self.advance(now)
+        self.keep_up(now, count_max)
         room = self.config.leased_max - self.leased_count
         if room <= 0:
+            if self.is_behind:  # some of these leases may be over
+                return None
             raise TooManyLeasedError(
                 f"{self.leased_count} messages of a partition are leased, as many as leased_max allows; "
                 "acknowledge or release some, or raise it"
             )
-        offsets = self.shelf.pick(min(count_max, room), upto)
+        offsets = self._pick(min(count_max, room), upto)
         if not offsets:
             return None
         op = self._applied(Leased(tuple(offsets), lease_ms, self.now))
@@ -120,8 +122,8 @@ class QueueFold(QueueState):
 
     def take(self, count_max: int, *, upto: int, now: Instant) -> Handout | None:
         """Hand out for good, at most once: to be acknowledged in the log before it is given out."""
-        self.advance(now)
-        offsets = self.shelf.pick(count_max, upto)
+        self.keep_up(now, count_max)
+        offsets = self._pick(count_max, upto)
         if not offsets:
             return None
         wall_ms = self.now.wall_ms
@@ -131,6 +133,19 @@ class QueueFold(QueueState):
             leases.append(Lease(offset, history.attempts + 1, history.first_ms if history.attempts else wall_ms))
         return Handout(self.acknowledge(offsets, now=now), leases)
 
+    def _pick(self, count_max: int, upto: int) -> list[int]:
+        """What is to be handed out. Behind, it is settled first: a message's life may be over.
+
+        As many leases have been ended before as are asked for, so what comes back first is handed out first, as far
+        as it comes back in the order in which it is to be handed out.
+        """
+        left = self.step_count
+        while left > 0 and (offsets := self.shelf.pick(count_max, upto)):
+            if not (self.is_behind and self.settle(offsets)):
+                return offsets
+            left -= len(offsets)
+        return []
+
     def has_visible(self, upto: int) -> bool:
         """Whether something could be handed out now, as far as time has passed."""
         return self.shelf.has_visible(upto)
@@ -139,7 +154,9 @@ class QueueFold(QueueState):
 
     def check(self, offset: int, attempt: int, *, now: Instant) -> None:
         """Refuse a receipt whose lease is over, saying what became of it."""
-        self.advance(now)
+        self.keep_up(now)
+        if self.is_behind:
+            self.settle((offset,))
         lease = self.leases.get(offset)
         if lease is not None and packed.attempt_of(lease) == attempt:
             return
@@ -163,11 +180,11 @@ class QueueFold(QueueState):
 
     def acknowledge(self, offsets: Sequence[int], *, now: Instant) -> Acked:
         """The holders of these are done. The caller has checked their receipts."""
-        return self._applied(Acked(tuple(offsets), self._moment(now)))
+        return self._applied(Acked(tuple(offsets), self._moment(now, offsets)))
 
     def acknowledge_later(self, producer_id: int, offsets: Sequence[int], *, now: Instant) -> TxnAcked:
         """The holders of these are done if a transaction commits. The caller has checked their receipts."""
-        return self._applied(TxnAcked(producer_id, tuple(offsets), self._moment(now)))
+        return self._applied(TxnAcked(producer_id, tuple(offsets), self._moment(now, offsets)))
 
     def is_held(self, producer_id: int, offset: int, attempt: int) -> bool:
         """Whether this lease was acknowledged in a producer's open transaction."""
@@ -183,7 +200,7 @@ class QueueFold(QueueState):
 
     def extend(self, offsets: Sequence[int], lease_ms: int, *, now: Instant) -> Extended:
         """Hold leases for so long from now on. All of them, or an error and none."""
-        at = self._moment(now)
+        at = self._moment(now, offsets)
         for offset in offsets:
             lease = self.leases.get(offset)
             if lease is not None and at.lease_ms + lease_ms - packed.taken_ms(lease) > LEASE_MS_MAX:
@@ -195,11 +212,11 @@ class QueueFold(QueueState):
 
     def release(self, offsets: Sequence[int], delay_ms: int | None, *, now: Instant) -> Released:
         """Give leases back, visible again after the delay; None: after the queue's back-off, if it has one."""
-        return self._applied(Released(tuple(offsets), delay_ms, self._moment(now)))
+        return self._applied(Released(tuple(offsets), delay_ms, self._moment(now, offsets)))
 
     def reject(self, offset: int, reason: str, *, now: Instant) -> Rejected:
         """End a lease for good: a dead letter, whatever attempts are left."""
-        return self._applied(Rejected(offset, reason, self._moment(now)))
+        return self._applied(Rejected(offset, reason, self._moment(now, (offset,))))
 
     # The end of messages.
 
@@ -216,14 +233,14 @@ class QueueFold(QueueState):
 
     def dead_letter(self, offsets: Sequence[int], reason: str, *, now: Instant) -> DeadLettered:
         """Their copies are committed in the dead-letter queue."""
-        return self._applied(DeadLettered(tuple(offsets), reason, self._moment(now)))
+        return self._applied(DeadLettered(tuple(offsets), reason, self._moment(now, offsets)))
 
     def move(self, offsets: Sequence[int], *, now: Instant) -> Moved:
         """Their copies are committed in the queue that they were redriven to."""
-        return self._applied(Moved(tuple(offsets), self._moment(now)))
+        return self._applied(Moved(tuple(offsets), self._moment(now, offsets)))
 
     def expire(self, offsets: Sequence[int], *, now: Instant) -> Expired:
-        return self._applied(Expired(tuple(offsets), 0, ExpiryCause.TIME_TO_LIVE, self._moment(now)))
+        return self._applied(Expired(tuple(offsets), 0, ExpiryCause.TIME_TO_LIVE, self._moment(now, offsets)))
 
     def expire_below(self, upto: int, *, now: Instant) -> Expired:
         """Retention: whatever is below this offset has been there too long."""
@@ -231,12 +248,15 @@ class QueueFold(QueueState):
 
     def oldest(self, count: int) -> list[int]:
         """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
-        kept = (self.leases, self.dying_reasons, self.held, self.undecided)
-        found = (offset for offset in self.live if not any(offset in place for place in kept))
-        return list(islice(found, count))
+        return list(islice(filter(self._is_free, self.live), count))
+
+    def _is_free(self, offset: int) -> bool:
+        if self.is_behind:
+            self.settle((offset,))
+        return not any(offset in place for place in (self.leases, self.dying_reasons, self.held, self.undecided))
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
-        return self._applied(Dropped(tuple(offsets), self._moment(now)))
+        return self._applied(Dropped(tuple(offsets), self._moment(now, offsets)))
 
     def purge(self, upto: int, *, now: Instant) -> Purged:
         return self._applied(Purged(upto, self._moment(now)))
@@ -244,7 +264,9 @@ class QueueFold(QueueState):
     # The queue itself.
 
     def configure(self, config: QueueConfig, *, now: Instant) -> Configured:
-        return self._applied(Configured(config, self._moment(now)))
+        at = self._moment(now)
+        self.catch_up()
+        return self._applied(Configured(config, at))
 
     def move_reader(self, name: str, offset: int, *, now: Instant) -> ReaderMoved:
         return self._applied(ReaderMoved(name, offset, self._moment(now)))
@@ -314,9 +336,11 @@ class QueueFold(QueueState):
     def live_offsets(self, start: int, end: int) -> Iterator[int]:
         return offsets_in(self.live, start, end)
 
-    def _moment(self, now: Instant) -> Instant:
-        """What an entry says: never earlier than what time has already done here."""
-        self.advance(now)
+    def _moment(self, now: Instant, offsets: Iterable[int] = ()) -> Instant:
+        """What an entry about these says: never earlier than what time has already done here, and has done to these."""
+        self.keep_up(now)
+        if self.is_behind:
+            self.settle(offsets)
         return self.now
 
     def _applied(self, op: OpType) -> OpType:

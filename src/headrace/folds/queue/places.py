@@ -12,8 +12,7 @@ A message is in exactly one of these. Beside them, for live messages: `attempts`
 and `life_runs` (time to live to come), `lapsed` (time to live over: overdue as soon as its lease ends).
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from collections.abc import Iterable
 
 import msgspec
 from pyroaring import BitMap64
@@ -151,7 +150,7 @@ class Places:
         return 0
 
     def _rested(self, offset: int) -> None:
-        if offset in self.delayed:
+        if offset in self.delayed and offset not in self.rests:
             self.delayed.remove(offset)
             self.shelf.ready(offset)
 
@@ -237,8 +236,3 @@ class Places:
         unready.update(self.dying_reasons)
         unready.update(self.held)
         return self.live - unready - self.delayed - self.overdue - self.undecided
-
-
-def offsets_in(offsets: BitMap64, start: int, end: int) -> Iterator[int]:
-    """Those of a set from a start, and below an end."""
-    return takewhile(end.__gt__, offsets.iter_equal_or_larger(start))

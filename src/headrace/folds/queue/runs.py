@@ -6,7 +6,10 @@ time, whatever the traffic. What a message asks for itself is kept exactly, in `
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
+
+from pyroaring import BitMap64
 
 from headrace.folds.queue.deadlines import Deadlines
 
@@ -53,12 +56,33 @@ class Runs:
     def is_due(self, now_ms: int) -> bool:
         return self._moments.is_due(now_ms)
 
-    def pop_due(self, now_ms: int) -> list[tuple[int, int]]:
-        """Runs whose moment has come: base and end."""
-        found = [(base, self._ends.pop(base)) for base, _ in self._moments.pop_due(now_ms)]
-        if found:
-            self._bases = [base for base in self._bases if base in self._ends]
+    def pop_due(self, now_ms: int, count_max: int, members: BitMap64) -> list[int]:
+        """Up to so many members whose moment has come, run by run. They are kept no longer."""
+        found: list[int] = []
+        gone_count = 0
+        while len(found) < count_max and self._moments.is_due(now_ms):
+            for base, moment_ms in self._moments.pop_due(now_ms, 1):
+                end = self._ends.pop(base)
+                found += islice(offsets_in(members, base, end), count_max - len(found))
+                if len(found) == count_max and found[-1] + 1 < end:
+                    self._cut(base, found[-1] + 1, end, moment_ms)
+                else:
+                    gone_count += 1
+        self._forget(gone_count)
         return found
+
+    def _cut(self, base: int, rest: int, end: int, moment_ms: int) -> None:
+        """Of this run there is a rest."""
+        self._bases[bisect_right(self._bases, base) - 1] = rest
+        self._ends[rest] = end
+        self._moments.put(rest, moment_ms)
+
+    def _forget(self, gone_count: int) -> None:
+        """So many runs have no end any more. Most often they are the first ones."""
+        if any(base in self._ends for base in islice(self._bases, gone_count)):
+            self._bases = [base for base in self._bases if base in self._ends]
+        else:
+            del self._bases[:gone_count]
 
     def next_ms(self) -> int | None:
         return self._moments.next_ms()
@@ -79,3 +103,8 @@ class Runs:
             self._bases.append(base)
             self._ends[base] = end
             self._moments.put(base, moment_ms)
+
+
+def offsets_in(offsets: BitMap64, start: int, end: int) -> Iterator[int]:
+    """Those of a set from a start, and below an end."""
+    return takewhile(end.__gt__, offsets.iter_equal_or_larger(start))

@@ -5,9 +5,16 @@ which has other moments to do it in, would end elsewhere. So all that `advance` 
 stored, never by the moment of the call; and `apply` lets time pass up to the entry's moment first. An arrival has no
 such moment. What it meets must therefore not depend on time that passed since the last entry: ids are forgotten when
 an entry comes, and by its moment (`noted`), not when time passes.
+
+A million leases may end at one moment, and whoever else is served by the same thread must not wait for all of them. So
+`advance` does no more than `step_count` changes at a time; until the rest is done, the state is *behind*. What time
+does to one message has nothing to do with any other. So it can be done for single messages beforehand (`settle`): for
+those that a decision names, and for those that somebody asks about. Everything else comes to the same, whether time
+changes it before or after the decision; except for a configuration, which obeys no lease that was over before it.
+A state that is behind holds nothing that could not be: it is as if some leases ended a little later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, assert_never
 
 from headrace.folds.queue import attempt as packed
@@ -32,7 +39,7 @@ from headrace.folds.queue.op import (
     TxnAcked,
     TxnEnded,
 )
-from headrace.folds.queue.places import Places, offsets_in
+from headrace.folds.queue.places import Places
 from headrace.folds.queue.runs import rounded_up_ms
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.model.ids import Offset
@@ -51,6 +58,9 @@ class Event(NamedTuple):
 
 class QueueState(Places):
     """One partition of a queue, as of `end_offset` and `now`."""
+
+    step_count = 500  # messages that time may change in one step
+    is_behind = False  # whether time has changes left to do, as of `now`
 
     # Arrivals.
 
@@ -203,29 +213,107 @@ class QueueState(Places):
 
     # Time.
 
-    def advance(self, now: Instant) -> None:
-        """Let time pass: leases end, delays and lives too. A clock that goes back is held where it was."""
+    def advance(self, now: Instant, count_max: int | None = None) -> None:
+        """Let time pass: leases end, delays and lives too. A clock that goes back is held where it was.
+
+        No more than `count_max` messages are changed, or else `step_count`: see `is_behind`.
+        """
         before = self.now
         if now[0] < before[0] or now[1] < before[1]:
             now = Instant(max(now.lease_ms, before.lease_ms), max(now.wall_ms, before.wall_ms))
         self.now = now
-        if self.leases.is_due(now.lease_ms):
-            for offset, lease in self.leases.pop_due(now.lease_ms):
+        if self._is_due():
+            self._pass(self.step_count if count_max is None else count_max)
+            self.is_behind = self._is_due()
+        else:
+            self.is_behind = False
+
+    def _pass(self, left: int) -> None:
+        """Do what is due, to so many messages."""
+        lease_ms, wall_ms = self.now
+        if self.leases.is_due(lease_ms):
+            leases = self.leases.pop_due(lease_ms, left)
+            for offset, lease in leases:
                 self._lease_over(offset, lease, ended_ms=packed.end_wall_ms(lease), delay_ms=None)
-        if self.lives.is_due(now.wall_ms):
-            for offset, _ in self.lives.pop_due(now.wall_ms):
+            left -= len(leases)
+        if self.lives.is_due(wall_ms):
+            lives = self.lives.pop_due(wall_ms, left)
+            for offset, _ in lives:
                 self._lapse(offset)
-        if self.life_runs.is_due(now.wall_ms):
-            for base, end in self.life_runs.pop_due(now.wall_ms):
-                for offset in list(offsets_in(self.live, base, end)):
-                    self._lapse(offset)
-        if self.rests.is_due(now.wall_ms):
-            for offset, _ in self.rests.pop_due(now.wall_ms):
+            left -= len(lives)
+        if self.life_runs.is_due(wall_ms):
+            lapsed = self.life_runs.pop_due(wall_ms, left, self.live)
+            for offset in lapsed:
+                self._lapse(offset)
+            left -= len(lapsed)
+        if self.rests.is_due(wall_ms):
+            rests = self.rests.pop_due(wall_ms, left)
+            for offset, _ in rests:
                 self._rested(offset)
-        if self.rest_runs.is_due(now.wall_ms):
-            for base, end in self.rest_runs.pop_due(now.wall_ms):
-                for offset in list(offsets_in(self.delayed, base, end)):
-                    self._rested(offset)
+            left -= len(rests)
+        if self.rest_runs.is_due(wall_ms):
+            for offset in self.rest_runs.pop_due(wall_ms, left, self.delayed):
+                self._rested(offset)
+
+    def _is_due(self) -> bool:
+        lease_ms, wall_ms = self.now
+        return (
+            self.leases.is_due(lease_ms)
+            or self.lives.is_due(wall_ms)
+            or self.life_runs.is_due(wall_ms)
+            or self.rests.is_due(wall_ms)
+            or self.rest_runs.is_due(wall_ms)
+        )
+
+    def keep_up(self, now: Instant, count_max: int = 0) -> None:
+        """Let time pass for somebody who asks: a step, or no more than `count_max` if it is behind already.
+
+        Many may ask in one turn, and each waits for all. What is left is done by whoever keeps the time.
+        """
+        self.advance(now, count_max if self.is_behind else None)
+
+    def catch_up(self) -> None:
+        """Let all pass that has passed, at once."""
+        while self.is_behind:
+            self.advance(self.now)
+
+    def settle(self, offsets: Iterable[int]) -> bool:
+        """Do to these messages what time has not got to yet. Whether that was anything."""
+        return bool([offset for offset in offsets if self._settle(offset)])
+
+    def _settle(self, offset: int) -> bool:
+        lease_ms, wall_ms = self.now
+        is_changed = False
+        lease = self.leases.get(offset)
+        if lease is not None and packed.end_ms(lease) <= lease_ms:
+            self.leases.pop(offset)
+            self._lease_over(offset, lease, ended_ms=packed.end_wall_ms(lease), delay_ms=None)
+            is_changed = True
+        expires_ms = self.expires_ms(offset)
+        if expires_ms is not None and expires_ms <= wall_ms and offset in self.live:
+            self.lives.pop(offset)
+            self._lapse(offset)
+            is_changed = True
+        due_ms = self.due_ms(offset)
+        if due_ms is not None and due_ms <= wall_ms:
+            self.rests.pop(offset)
+            self._rested(offset)
+            is_changed = True
+        return is_changed
+
+    def expires_ms(self, offset: int) -> int | None:
+        """When a message's life will be over; None if never, or if it is."""
+        if offset in self.lapsed:
+            return None
+        own_ms = self.lives.get(offset)
+        return self.life_runs.find_ms(offset) if own_ms is None else own_ms
+
+    def due_ms(self, offset: int) -> int | None:
+        """Until when a message is delayed; None if it is not."""
+        if offset not in self.delayed:
+            return None
+        own_ms = self.rests.get(offset)
+        return self.rest_runs.find_ms(offset) if own_ms is None else own_ms
 
     def next_event(self) -> Event:
         """When time will next change something."""
@@ -241,6 +329,7 @@ class QueueState(Places):
     def apply(self, op: Op) -> None:
         """Take over an entry that is replayed. What it says of messages that are gone is passed over."""
         self.advance(op.at)
+        self.catch_up()
         self._obey(op)
 
     def _obey(self, op: Op) -> None:

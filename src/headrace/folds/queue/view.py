@@ -1,6 +1,7 @@
-"""What people ask of a queue: where a message is, what blocks a key, what is there. Nothing here changes anything.
+"""What people ask of a queue: where a message is, what blocks a key, what is there. Nothing here decides anything.
 
-As far as time has passed: whoever asks lets it pass first.
+As far as time has passed: whoever asks lets it pass first. If the state is behind nevertheless, time passes here for
+the messages that are asked about; a list of those in one state may have some that are in it no longer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,6 +50,8 @@ def state_of(fold: QueueFold, offset: int) -> State | None:
     """None for a message that is done, or never was."""
     if offset not in fold.live:
         return None
+    if fold.is_behind:
+        fold.settle((offset,))
     if offset in fold.leases or offset in fold.held:
         return State.LEASED
     if offset in fold.delayed or offset in fold.undecided:
@@ -67,10 +70,7 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
     if (lease := fold.leases.get(offset)) is not None:
         since_ms, until_ms = packed.taken_wall_ms(lease), packed.end_wall_ms(lease)
     elif offset in fold.delayed:
-        until_ms = fold.rests.get(offset)
-        if until_ms is None:
-            until_ms = fold.rest_runs.find_ms(offset)
-    expires_ms = fold.lives.get(offset)
+        until_ms = fold.due_ms(offset)
     return Facts(
         offset=offset,
         state=state,
@@ -79,7 +79,7 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
         first_ms=history.first_ms if history.attempts else None,
         since_ms=since_ms,
         until_ms=until_ms,
-        expires_ms=fold.life_runs.find_ms(offset) if expires_ms is None else expires_ms,
+        expires_ms=fold.expires_ms(offset),
         reason=OVERDUE_REASON if offset in fold.overdue else fold.dying_reasons.get(offset, ""),
         blocker=fold.shelf.blocker(offset) if state is State.BLOCKED else None,
     )
