@@ -11,7 +11,7 @@ from headrace.model.queue import QueueConfig
 
 
 def partition_of(world: QueueWorld) -> PartitionQueue:
-    partition: PartitionQueue = world.queues._live.find(NAME).partitions[0]
+    partition: PartitionQueue = world.queues._live.find(NAME).partitions.at(0)
     return partition
 
 
