@@ -147,6 +147,7 @@ class Server:
             Route("GET", "/hello", hello),
             Route("GET", "/gated", gated),
             Route("POST", "/gated", gated),
+            Route("GET", "/gated-change", gated, is_safe=False),
             Route("GET", "/promised", promised, head=False),
             Route("GET", "/named/{name}/of/{other}", named),
             Route("GET", "/fail", fail),

@@ -116,10 +116,12 @@ def test_a_client_that_closes_its_half_still_gets_its_answer(server: Server) -> 
         assert client.is_at_end()
 
 
-def test_a_change_goes_on_to_its_end_though_its_client_goes_away(server: Server) -> None:
+@pytest.mark.parametrize(("method", "path"), [("POST", "/gated"), ("GET", "/gated-change")])
+def test_a_change_goes_on_to_its_end_though_its_client_goes_away(server: Server, method: str, path: str) -> None:
+    name = f"change-by-{method}"
     with Client(server) as client:
-        client.send(get("/gated?change", "Content-Length: 4", method="POST") + b"body")
-        server.wait(lambda: "change" in server.served, "the request is being served")
+        client.send(get(f"{path}?{name}", "Content-Length: 4", method=method) + b"body")
+        server.wait(lambda: name in server.served, "the request is being served")
 
     def is_alone() -> bool:
         server.elapse(server.limits.linger_ms)
@@ -127,9 +129,9 @@ def test_a_change_goes_on_to_its_end_though_its_client_goes_away(server: Server)
 
     server.wait(is_alone, "the connection is gone")
     assert server.listener.bodies_in_flight_bytes == 4
-    server.open_gate("change")
-    server.wait(lambda: "change" in server.finished, "the change is carried out")
-    assert "change" not in server.cancelled
+    server.open_gate(name)
+    server.wait(lambda: name in server.finished, "the change is carried out")
+    assert name not in server.cancelled
     server.wait(lambda: server.listener.bodies_in_flight_bytes == 0, "its body is let go")
 
 

@@ -11,7 +11,6 @@ The guarantee decides what stands between choosing a message and handing it out:
     at most once    the commit of the acknowledgement
 """
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -42,13 +41,9 @@ from headrace.model.queue import (
 )
 from headrace.wire.message import StoredMessage
 
-# Bytes that a batch adds to a message: its own header and the record's.
-_ENVELOPE_BYTES = 200
 # How long a receive's attempt id is remembered, and how many are.
 _ATTEMPT_MS = 5 * 60_000
 _ATTEMPT_COUNT_MAX = 10_000
-
-_READER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
 
 class LiveQueue:

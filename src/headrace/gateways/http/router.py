@@ -46,6 +46,8 @@ class Route(NamedTuple):
     failed: Callable[[Request, Exception], Response] = problem_of
     # Whether HEAD is answered as GET without the body. Not where a GET takes something away.
     head: bool = True
+    # Whether a GET only looks, so that it may be cut short when its client goes away. In SQS's it names an operation.
+    is_safe: bool = True
 
 
 class Found(NamedTuple):

@@ -43,7 +43,7 @@ class Slot(msgspec.Struct, eq=False):
     def cancel(self) -> None:
         """Nobody waits any longer: end what only looks or waits. A change goes on to its end."""
         if self.task is not None:
-            if self.request.method in _SAFE_METHODS:
+            if self.request.method in _SAFE_METHODS and self.route.is_safe:
                 self.task.cancel()
         elif self.later is not None and self.later.cancel is not None:
             self.later.cancel()

@@ -99,16 +99,16 @@ class SqsGateway:
         }
 
     def routes(self) -> list[Route]:
-        """What this gateway serves of a port. A GET is its own only where it names an operation."""
+        """What this gateway serves of a port. A GET is its own only where it names an operation, of whichever kind."""
 
         def has_action(request: Request) -> bool:
             return "Action=" in request.query
 
         return [
             Route("POST", "/", self.handle, failed=self.failed),
-            Route("GET", "/", self.handle, when=has_action, failed=self.failed, head=False),
+            Route("GET", "/", self.handle, when=has_action, failed=self.failed, head=False, is_safe=False),
             Route("POST", QUEUE_PATH, self.handle, failed=self.failed),
-            Route("GET", QUEUE_PATH, self.handle, failed=self.failed, head=False),
+            Route("GET", QUEUE_PATH, self.handle, failed=self.failed, head=False, is_safe=False),
         ]
 
     def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
