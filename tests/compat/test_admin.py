@@ -362,7 +362,7 @@ def test_deleted_and_made_again_a_topic_is_empty(confluent: AdminClient, node: N
     fill(node, topic)
     result_of(confluent.delete_topics([topic]))
     wait_until(
-        lambda: topic not in confluent.list_topics(timeout=DEADLINE_S).topics, deadline_s=5, what="the topic is gone"
+        lambda: topic not in confluent.list_topics(timeout=DEADLINE_S).topics, deadline_s=30, what="the topic is gone"
     )
     result_of(confluent.create_topics([NewTopic(topic, 1, 1)]))
     assert CONFLUENT.read(node.server, topic) == []

@@ -173,7 +173,7 @@ def test_a_released_message_comes_again_with_its_delivery_count_and_a_rejected_o
         settle(consumer, message, AcknowledgeType.REJECT)
     with Client(node.http) as client:
         name = f"{topic}-dead"
-        wait_until(lambda: name in client.queues(), deadline_s=10, what="there is a queue of dead letters")
+        wait_until(lambda: name in client.queues(), deadline_s=30, what="there is a queue of dead letters")
         (dead,) = client.queue(name).receive(max=10, wait=10)
         assert dead.body == b"again"
         dead.ack()
@@ -215,7 +215,7 @@ def test_records_are_accepted_with_the_next_poll_where_the_client_does_that(
         while found < 3:
             found += len(poll(consumer))
         consumer.poll(POLL_S)
-        wait_until(lambda: queue.describe().counts.acknowledged == 3, deadline_s=10, what="all three are acknowledged")
+        wait_until(lambda: queue.describe().counts.acknowledged == 3, deadline_s=30, what="all three are acknowledged")
 
 
 def test_a_topic_that_is_no_queue_is_refused(node: NodeProcess, topic: str) -> None:

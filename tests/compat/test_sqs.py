@@ -155,7 +155,7 @@ def test_dead_letters_go_back_by_a_move_task(make: Make) -> None:
     queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
     sent = {queue.send(str(number))["MessageId"] for number in range(3)}
     queue.receive_all(3)
-    wait_until(lambda: dead.counts()[0] == 3, deadline_s=10, what=lambda: f"three dead letters, not {dead.counts()}")
+    wait_until(lambda: dead.counts()[0] == 3, deadline_s=30, what=lambda: f"three dead letters, not {dead.counts()}")
     client = queue.client
     assert client.list_dead_letter_source_queues(QueueUrl=dead.url)["queueUrls"] == [queue.url]
     queue.set(VisibilityTimeout="60")
@@ -167,7 +167,7 @@ def test_dead_letters_go_back_by_a_move_task(make: Make) -> None:
         [task] = client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
         return bool(task["Status"] == "COMPLETED" and task["ApproximateNumberOfMessagesMoved"] == 3)
 
-    wait_until(is_over, deadline_s=10, what=lambda: "the task is over")
+    wait_until(is_over, deadline_s=30, what=lambda: "the task is over")
     assert dead.counts() == (0, 0, 0)
 
 
@@ -177,7 +177,7 @@ def test_a_running_move_task_is_cancelled(make: Make) -> None:
     for number in range(20):
         queue.send(str(number))
     queue.receive_all(20)
-    wait_until(lambda: dead.counts()[0] == 20, deadline_s=10, what=lambda: f"20 dead letters, not {dead.counts()}")
+    wait_until(lambda: dead.counts()[0] == 20, deadline_s=30, what=lambda: f"20 dead letters, not {dead.counts()}")
     client = queue.client
     start = {"SourceArn": dead.arn, "DestinationArn": target.arn, "MaxNumberOfMessagesPerSecond": 1}
     handle = client.start_message_move_task(**start)["TaskHandle"]

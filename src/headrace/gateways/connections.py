@@ -50,8 +50,11 @@ class Connections:
         for connection in list(self.connections):
             connection.check_deadlines(self.now_ms)
 
-    async def drain(self, *, deadline_ms: int, on_cut: Callable[[int], None]) -> None:
-        """Answer what is in flight, then close. What is left at the deadline is cut, and its count told."""
+    async def drain(self, *, deadline_ms: int, on_cut: Callable[[int, int], None]) -> None:
+        """Answer what is in flight, then close. What is left at the deadline is cut, and told.
+
+        `on_cut` hears how many connections, and how many requests, also of clients that have left.
+        """
         empty = asyncio.Event()
         self.on_empty = empty.set
         for connection in list(self.connections):
@@ -63,9 +66,9 @@ class Connections:
         timer.cancel()
         self.stop_sweeping()
 
-    def _cut(self, on_cut: Callable[[int], None]) -> None:
+    def _cut(self, on_cut: Callable[[int, int], None]) -> None:
         connections = list(self.connections)
-        on_cut(len(connections))
+        on_cut(len(connections), self.under_way.count)
         for connection in connections:
             connection.abort()
         self.under_way.cancel()

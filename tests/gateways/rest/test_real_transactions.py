@@ -94,7 +94,7 @@ def test_a_restart_aborts_what_was_open(tmp_path: Path) -> None:
         user.ask("POST", f"{at}/queues/invoices/messages", {"message": "invoice"}, status=201)
         node.kill()
         node.start()
-        wait_until(lambda: bool(node.said("listening")), deadline_s=10, what="the node listens")
+        wait_until(lambda: bool(node.said("listening")), deadline_s=30, what="the node listens")
         user = User(node)
         assert user.ask("POST", f"{at}/commit", status=409)["code"] == "transaction_state"
         [again] = user.receive("/queues/orders/messages?wait=9")

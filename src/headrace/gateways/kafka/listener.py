@@ -41,8 +41,9 @@ class KafkaListener:
         await self._shared.drain(deadline_ms=self._shared.limits.stop_deadline_ms, on_cut=_tell_of_cut)
 
 
-def _tell_of_cut(connection_count: int) -> None:
-    _LOGGER.warning("Kafka connections cut at shutdown", extra={"connection_count": connection_count})
+def _tell_of_cut(connection_count: int, request_count: int) -> None:
+    counts = {"connection_count": connection_count, "request_count": request_count}
+    _LOGGER.warning("Kafka clients cut at shutdown", extra=counts)
 
 
 async def listen(
