@@ -48,6 +48,7 @@ class FakeQueue:
         self.done: list[int] = []
         self.rejected: dict[int, str] = {}
         self.released: list[tuple[int, float | None]] = []
+        self.given_back: list[int] = []
         self.extended: list[tuple[int, float]] = []
         self.seen: dict[str, int] = {}
         self.requests: dict[str, dict[int, dict[str, Any]]] = {}
@@ -121,6 +122,10 @@ class FakeQueue:
 
     def release(self, item: dict[str, Any]) -> None:
         offset = self.end(item["receipt_handle"])
+        if item.get("unbegun"):
+            self.given_back.append(offset)
+            asyncio.get_running_loop().call_soon(self._show, offset)
+            return
         delay_s = item.get("delay")
         self.released.append((offset, delay_s))
         asyncio.get_running_loop().call_later(delay_s or 0, self._show, offset)

@@ -568,7 +568,7 @@ def test_messages_come_one_by_one_and_those_left_over_are_given_back() -> None:
                 break
         await messages.aclose()  # type: ignore[attr-defined]  # a generator, as the loop's end finds it too
         assert seen == [str(number) for number in range(7)]
-        assert queue.released == [(7, 0)]
+        assert queue.given_back == [7]
         rest = [message.text async for message in client.queue("orders").messages(wait=0.02, until_empty=True)]
         assert rest == ["7"]
 

@@ -95,6 +95,44 @@ def test_priorities_delays_and_releases(node: RunningNode, name: str) -> None:
     run(node, work)
 
 
+def test_a_message_that_always_fails_takes_nobody_behind_it_to_the_dead_letters(node: RunningNode, name: str) -> None:
+    handled: list[tuple[str, int]] = []
+
+    @headrace.worker(name)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        handled.append((message.text, message.attempt))
+        if message.text == "poison":
+            raise headrace.Retry(0)
+
+    async def work(client: AsyncClient) -> None:
+        queue = client.queue(name)
+        await queue.create(ordered=True, max_deliveries=3)
+        texts = ["poison", "b", "c", "d"]
+        await queue.send_many([headrace.OutgoingMessage(body=text, key="k") for text in texts])
+        stop = Stop()
+        serving = asyncio.create_task(handle.serve(client, stop))
+        await until_acknowledged(queue, 3)
+        stop.ask()
+        await serving
+
+    run(node, work)
+    assert handled == [("poison", 1), ("poison", 2), ("poison", 3), ("b", 1), ("c", 1), ("d", 1)]
+
+
+def test_what_a_worker_gives_back_unbegun_costs_no_attempt(node: RunningNode, name: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        queue = client.queue(name)
+        await queue.create(max_deliveries=2)
+        await queue.send("tea")
+        for _ in range(5):
+            await queue.release_all(await queue.receive(wait=5))
+        (message,) = await queue.receive(wait=5)
+        assert message.attempt == 1
+        await message.ack()
+
+    run(node, work)
+
+
 def test_queues_are_made_changed_and_listed(node: RunningNode, name: str) -> None:
     async def work(client: AsyncClient) -> None:
         queue = client.queue(name)

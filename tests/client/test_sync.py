@@ -74,7 +74,7 @@ def test_messages_come_without_end_until_the_loop_is_left(client: headrace.Clien
         message.ack()
         if message.text == "2":
             break
-    node.wait(lambda n: n.queue("orders").released == [(3, 0)], "the message that was left over is released")
+    node.wait(lambda n: n.queue("orders").given_back == [3], "the message that was left over is given back")
     assert [m.text for m in orders.messages(wait=0.02, until_empty=True)] == ["3", "4", "5"]
 
 

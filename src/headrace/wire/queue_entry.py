@@ -39,6 +39,7 @@ class EntryKind(IntEnum):
     TICKED = 113
     TXN_ACKED = 114
     TXN_ENDED = 115
+    RETURNED = 116
 
 
 HEAD = struct.Struct(">16sqq")
@@ -51,6 +52,7 @@ _KINDS = frozenset(EntryKind)
 # How many bytes stand between the head and the offsets.
 _OFFSETS_AFTER = {
     EntryKind.ACKED: 0,
+    EntryKind.RETURNED: 0,
     EntryKind.MOVED: 0,
     EntryKind.DROPPED: 0,
     EntryKind.LEASED: NUMBER.size,

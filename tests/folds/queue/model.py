@@ -17,6 +17,7 @@ from headrace.folds.queue.op import (
     Purged,
     Rejected,
     Released,
+    Returned,
     TxnAcked,
     TxnEnded,
 )
@@ -35,7 +36,8 @@ class Message:
     due_ms: int = 0
     expires_ms: int | None = None
     is_lapsed: bool = False
-    attempt: int = 0
+    number: int = 0  # of its last lease
+    unused_count: int = 0  # leases that do not count as attempts
     first_ms: int = 0
     lease_end_ms: int = 0
     lease_end_wall_ms: int = 0
@@ -43,6 +45,10 @@ class Message:
     producer_id: int | None = None  # undecided or held: whose transaction decides
     own: Properties | None = None  # undecided: what it will be when it is sent
     sent_ms: int = 0
+
+    @property
+    def attempt(self) -> int:
+        return self.number - self.unused_count
 
     @property
     def is_live(self) -> bool:
@@ -146,14 +152,18 @@ class Model:
                 for message in self._those(op.offsets):
                     self._take_turn(message)
                     message.state = "leased"
-                    message.attempt += 1
-                    message.first_ms = op.at.wall_ms if message.attempt == 1 else message.first_ms
+                    message.number += 1
+                    message.first_ms = op.at.wall_ms if message.number == 1 else message.first_ms
                 self._hold(op)
             case Extended():
                 self._hold(op)
             case Released():
                 for message in self._those(op.offsets):
                     self._return(message, op.at.wall_ms, op.delay_ms)
+            case Returned():
+                for message in self._those(op.offsets):
+                    message.unused_count += 1
+                    message.state = "overdue" if message.is_lapsed else "ready"
             case Rejected():
                 self.messages[op.offset].state = "dying"
                 self.messages[op.offset].reason = op.reason

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from headrace.folds.queue.arrival import Properties
-from headrace.folds.queue.fold import QueueFold
+from headrace.folds.queue.fold import Lease, QueueFold
 from headrace.folds.queue.image import restore, snapshot
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.invariant import check_invariants
@@ -42,6 +42,10 @@ class Script:
         check_invariants(self.fold)
         return [] if handout is None else [lease.offset for lease in handout.leases]
 
+    def lease(self, count: int = 10, lease_ms: int = 30_000) -> list[Lease]:
+        handout = self.fold.lease(count, lease_ms, upto=self.fold.end_offset, now=self.now)
+        return [] if handout is None else handout.leases
+
     def take(self, count: int = 10) -> list[int]:
         handout = self.fold.take(count, upto=self.fold.end_offset, now=self.now)
         check_invariants(self.fold)
@@ -53,6 +57,10 @@ class Script:
 
     def release(self, *offsets: int, delay_ms: int | None = None) -> None:
         self.fold.release(offsets, delay_ms, now=self.now)
+        check_invariants(self.fold)
+
+    def give_back(self, *offsets: int) -> None:
+        self.fold.return_unused(offsets, now=self.now)
         check_invariants(self.fold)
 
     def states(self, offsets: Iterable[int]) -> list[str | None]:

@@ -25,6 +25,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Returned,
     Ticked,
 )
 from headrace.model.errors import CorruptBatchError
@@ -47,6 +48,7 @@ ops: st.SearchStrategy[Op] = st.one_of(
     st.builds(Extended, offsets, span, instants),
     st.builds(Acked, offsets, instants),
     st.builds(Released, offsets, st.none() | span, instants),
+    st.builds(Returned, offsets, instants),
     st.builds(Rejected, offset, st.text(), instants),
     st.builds(DeadLettered, offsets, st.text(), instants),
     st.builds(Moved, offsets, instants),
@@ -105,6 +107,7 @@ def test_what_an_entry_says_of_messages_that_are_gone_is_passed_over() -> None:
         Acked((0, 7), at),
         Extended((0, 7), 10, at),
         Released((0, 7), None, at),
+        Returned((0, 7), at),
         Rejected(7, "", at),
         DeadLettered((7,), "", at),
         Expired((7,), 0, ExpiryCause.TIME_TO_LIVE, at),

@@ -1,10 +1,12 @@
 """How messages end: acknowledged, dead-lettered, expired, dropped, purged. Each is counted once."""
 
+import pytest
 from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.view import OVERDUE_REASON, facts
-from headrace.model.queue import QueueConfig
+from headrace.model.errors import StaleReceiptError
+from headrace.model.queue import Backoff, QueueConfig
 
 
 def test_an_acknowledged_message_is_never_handed_out_again() -> None:
@@ -41,6 +43,48 @@ def test_a_release_of_the_last_attempt_is_its_end_too_whatever_delay_was_asked_f
     script.receive()
     script.release(0, delay_ms=500)
     assert script.states([0]) == ["dying"]
+
+
+def test_what_nobody_began_with_is_no_attempt_however_often_it_is_given_back() -> None:
+    script = Script(QueueConfig(max_deliveries=2, backoff=Backoff(first_ms=50)))
+    script.send(count=1)
+    for _ in range(5):
+        assert script.receive() == [0]
+        script.give_back(0)
+        script.restart()
+    assert script.receive() == [0]
+    assert script.attempt(0) == 1
+    script.release(0)
+    script.wait(50)
+    assert script.receive() == [0]
+    assert script.attempt(0) == 2
+    script.give_back(0)
+    assert script.receive() == [0]
+    script.release(0)
+    (dying,) = script.fold.dying(10)
+    assert dying.history.attempts == 2
+
+
+def test_a_receipt_of_a_lease_that_was_given_back_unbegun_is_no_good_for_the_next() -> None:
+    script = Script()
+    script.send(count=1)
+    (first,) = script.lease()
+    script.give_back(0)
+    (second,) = script.lease()
+    assert first.attempt == second.attempt == 1
+    with pytest.raises(StaleReceiptError):
+        script.fold.check(0, first.number, now=script.now)
+    script.fold.check(0, second.number, now=script.now)
+
+
+def test_a_message_whose_life_ends_while_it_is_held_unbegun_is_not_handed_out_again() -> None:
+    script = Script()
+    script.send(Properties(expires_ms=script.now.wall_ms + 10))
+    assert script.receive() == [0]
+    script.wait(10)
+    script.give_back(0)
+    assert script.receive() == []
+    assert script.fold.expired(10) == [0]
 
 
 def test_without_a_limit_a_message_is_tried_for_ever() -> None:

@@ -137,9 +137,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.written(handout.op)
         for lease in handout.leases:
             message = self.model.messages[lease.offset]
-            assert (lease.attempt, lease.first_ms) == (message.attempt, message.first_ms)
-            assert (lease.offset, lease.attempt) not in self.receipts
-            self.receipts.append((lease.offset, lease.attempt))
+            assert (lease.number, lease.first_ms) == (message.number, message.first_ms)
+            assert lease.attempt == message.attempt
+            assert (lease.offset, lease.number) not in self.receipts
+            self.receipts.append((lease.offset, lease.number))
 
     @rule(count=st.integers(1, 5))
     def receive_and_forget(self, count: int) -> None:
@@ -184,6 +185,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.written(self.fold.release(self.held(first, count), delay_ms, now=self.now))
 
     @precondition(lambda self: self.receipts)
+    @rule(first=which, count=st.integers(1, 2))
+    def give_back_unbegun(self, first: int, count: int) -> None:
+        self.written(self.fold.return_unused(self.held(first, count), now=self.now))
+
+    @precondition(lambda self: self.receipts)
     @rule(first=which, length_ms=st.sampled_from([0, 5, 150, 2000]))
     def extend(self, first: int, length_ms: int) -> None:
         self.written(self.fold.extend(self.held(first, 2), length_ms, now=self.now))
@@ -203,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         for one in dying:
             message = self.model.messages[one.offset]
             limit = self.fold.config.max_deliveries
-            assert one.history.attempts == message.attempt >= 1
+            assert one.history.attempts == message.attempt
             assert one.reason or limit is None or message.attempt >= 1
         if dying:
             self.written(self.fold.dead_letter([one.offset for one in dying], "used up", now=self.now))
@@ -299,9 +305,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.snapshots = [(count, data) for count, data in self.snapshots if data == base]
         # Leases that were over may be held again; a receipt that is given out now may be one of before.
         self.receipts = [
-            (message.offset, attempt)
+            (message.offset, number)
             for message in self.model.messages.values()
-            for attempt in range(1, message.attempt + 1)
+            for number in range(1, message.number + 1)
         ]
 
     def start_of(self, back: int) -> tuple[int, bytes | None]:
@@ -364,7 +370,7 @@ class QueueMachine(RuleBasedStateMachine):
                 continue
             message = self.model.messages[offset]
             assert message.state == "leased"
-            assert message.attempt == attempt
+            assert message.number == attempt
             valid.append(offset)
         assert len(valid) == len(set(valid)) == self.model.count("leased")
 

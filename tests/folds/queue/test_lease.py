@@ -132,7 +132,7 @@ def test_a_stale_receipt_is_refused_and_says_what_happened() -> None:
     with pytest.raises(StaleReceiptError, match="is over"):
         script.fold.check(0, 1, now=script.now)
     script.receive()
-    with pytest.raises(StaleReceiptError, match="leased again, attempt 2"):
+    with pytest.raises(StaleReceiptError, match="leased again, lease 2"):
         script.fold.check(0, 1, now=script.now)
     script.fold.check(0, 2, now=script.now)
     script.acknowledge(0)

@@ -65,9 +65,9 @@ class SteppingMachine(QueueMachine):
         try:
             self.fold.check(offset, attempt, now=self.now)
         except StaleReceiptError:
-            assert message.state != "leased" or message.attempt != attempt
+            assert message.state != "leased" or message.number != attempt
         else:
-            assert (message.state, message.attempt) == ("leased", attempt)
+            assert (message.state, message.number) == ("leased", attempt)
 
     @rule()
     def catch_up(self) -> None:

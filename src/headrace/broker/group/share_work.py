@@ -175,7 +175,6 @@ class ShareWork:
             partition.cache.drop(leases)
             if found.lost:
                 partition.give_up(found.lost)
-            # Rare, because their number was chosen by the messages' mean size: it costs those an attempt.
             partition.give_back([leases[offset] for offset in found.unread])
             for offset in (*found.lost, *found.unread):
                 del leases[offset]
@@ -204,7 +203,7 @@ def _count_within(live: LiveQueue, bytes_max: int) -> int:
 
 def _note(holder: Holder, place: PartitionId, partition: PartitionQueue, leases: Iterable[Lease]) -> None:
     held = holder.held.setdefault(place, {})
-    held.update((lease.offset, lease.attempt) for lease in leases)
+    held.update((lease.offset, lease.number) for lease in leases)
     if len(held) > 2 * holder.kept_counts.get(place, 0) + _PRUNE_COUNT:
         holder.held[place] = {offset: attempt for offset, attempt in held.items() if partition.holds(offset, attempt)}
         holder.kept_counts[place] = len(holder.held[place])
@@ -213,8 +212,8 @@ def _note(holder: Holder, place: PartitionId, partition: PartitionQueue, leases:
 def _ranges(leases: Iterable[Lease]) -> list[Acquired]:
     """Neighbours of the same attempt as one."""
     ranges: list[Acquired] = []
-    for offset, attempt, _ in leases:
-        attempt = min(attempt, _ATTEMPT_MAX)
+    for lease in leases:
+        offset, attempt = lease.offset, min(lease.attempt, _ATTEMPT_MAX)
         last = ranges[-1] if ranges else None
         if last is not None and last.last + 1 == offset and last.attempt == attempt:
             ranges[-1] = Acquired(last.first, offset, attempt)

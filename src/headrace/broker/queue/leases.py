@@ -79,7 +79,12 @@ class Leases:
 
     def release(self, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
         def release(partition: PartitionQueue, offset: int, at: int, told: Told) -> None:
-            delay_ms = releases[at].delay_ms
+            _, delay_ms, is_unbegun = releases[at]
+            if is_unbegun:
+                if delay_ms:
+                    raise InvalidRequestError("a message that was not begun is visible again at once; give no delay")
+                partition.return_unused((offset,), told)
+                return
             if delay_ms is not None and not 0 <= delay_ms <= SPAN_MS_MAX:
                 raise InvalidRequestError(f"a delay is 0 to {SPAN_MS_MAX} ms, not {delay_ms}")
             partition.release(offset, delay_ms, told)

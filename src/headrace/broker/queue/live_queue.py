@@ -225,12 +225,12 @@ class LiveQueue:
         receive.keep(received)
 
     def _received(self, partition: PartitionQueue, lease: Lease, message: StoredMessage, lease_ms: int) -> Received:
-        offset, attempt, first_ms = lease
+        offset, number, first_ms, unused_count = lease
         index = partition.index
         if self.queue.config.guarantee is Guarantee.AT_MOST_ONCE:
             receipt = ""
         else:
-            receipt = self._signer.sign(index, offset, min(attempt, ATTEMPTS_MAX), partition.partition.epoch)
+            receipt = self._signer.sign(index, offset, min(number, ATTEMPTS_MAX), partition.partition.epoch)
         return Received(
             message.id or message_id(index, offset),
             message.body,
@@ -239,7 +239,7 @@ class LiveQueue:
             message.priority,
             message.deduplication_id,
             message.sent_ms,
-            attempt,
+            number - unused_count,
             first_ms,
             receipt,
             lease_ms,
@@ -313,7 +313,7 @@ class LiveQueue:
         if until_ms <= self._clock.monotonic_ms():
             return False
         for partition, lease in held:
-            if partition.partition.log.broken is None and partition.holds(lease.offset, lease.attempt):
+            if partition.partition.log.broken is None and partition.holds(lease.offset, lease.number):
                 with suppress(InvalidRequestError):  # 12 h in total: it keeps what it has
                     partition.extend(lease.offset, receive.lease_ms)
                 receive.taken.append((partition, [lease]))

@@ -279,6 +279,10 @@ class PartitionQueue:
     def release(self, offset: int, delay_ms: int | None, told: Told | None = None) -> None:
         self.decide(self.fold.release((offset,), delay_ms, now=self.now.now()), told)
 
+    def return_unused(self, offsets: Sequence[int], told: Told | None = None) -> None:
+        """Leases of messages that nobody has begun with."""
+        self.decide(self.fold.return_unused(tuple(offsets), now=self.now.now()), told)
+
     def extend_all(self, offsets: Sequence[int], lease_ms: int) -> None:
         """All of them, or an error and none."""
         self.decide(self.fold.extend(tuple(offsets), lease_ms, now=self.now.now()))
@@ -287,11 +291,10 @@ class PartitionQueue:
         self.decide(self.fold.release(tuple(offsets), delay_ms, now=self.now.now()))
 
     def give_back(self, leases: Sequence[Lease]) -> None:
-        """Release what was chosen for a consumer who is gone."""
-        now = self.now.now()
-        held = tuple(lease.offset for lease in leases if self.holds(lease.offset, lease.attempt))
+        """Take back what was chosen for a consumer who is gone."""
+        held = tuple(lease.offset for lease in leases if self.holds(lease.offset, lease.number))
         if held:
-            self.decide(self.fold.release(held, 0, now=now))
+            self.return_unused(held)
 
     def reject(self, offset: int, reason: str, told: Told) -> None:
         self.decide(self.fold.reject(offset, reason, now=self.now.now()), told)

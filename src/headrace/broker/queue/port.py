@@ -29,10 +29,14 @@ class Extension(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A lease to be given back. The message is visible again after the delay; None: the queue's back-off."""
+    """A lease to be given back. The message is visible again after the delay; None: the queue's back-off.
+
+    One that nobody has begun with is visible again at once, and its attempt does not count.
+    """
 
     receipt: str
     delay_ms: int | None = None
+    is_unbegun: bool = False
 
 
 class Rejection(NamedTuple):

@@ -50,6 +50,10 @@ class Leases:
     async def release(self, receipt: str, delay_s: float | None) -> None:
         await self._releases.submit(Release(receipt, delay_s), _RECEIPT_BYTES)
 
+    async def give_back(self, receipt: str) -> None:
+        """Nobody has begun with the message: the attempt does not count."""
+        await self._releases.submit(Release(receipt, unbegun=True), _RECEIPT_BYTES)
+
     async def reject(self, receipt: str, reason: str) -> None:
         await self._rejections.submit(Rejection(receipt, reason), _RECEIPT_BYTES + len(reason))
 

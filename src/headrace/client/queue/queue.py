@@ -138,13 +138,17 @@ class AsyncQueue:
                 raise outcome
 
     async def release_all(self, messages: Iterable[AsyncMessage]) -> None:
-        """Give back, at once, what was leased and not looked at. A failure only means that the lease runs out."""
+        """Give back, at once, what was leased and not looked at: it costs no attempt.
 
-        async def release(message: AsyncMessage) -> None:
+        A failure only means that the lease runs out.
+        """
+
+        async def give_back(receipt: str) -> None:
             with suppress(HeadraceError):
-                await message.release(0)
+                await self._leases.give_back(receipt)
 
-        await asyncio.gather(*(release(message) for message in messages if message.receipt))
+        receipts = [receipt for message in messages if (receipt := message.settled_by_others())]
+        await asyncio.gather(*map(give_back, receipts))
 
     # The queue itself.
 

@@ -83,6 +83,7 @@ class ExtendRequest(msgspec.Struct):
 class Release(msgspec.Struct, omit_defaults=True, gc=False):
     receipt_handle: str
     delay: float | None = None  # None: the queue's back-off
+    unbegun: bool = False  # visible at once, and the attempt does not count
 
 
 class ReleaseRequest(msgspec.Struct):

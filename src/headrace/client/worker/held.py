@@ -73,7 +73,10 @@ class Holdings:
         self._settling.add(held)
 
     def settled(self, held: Held, *, acknowledged: bool) -> list[Held]:
-        """It is over with a message. Returns those that wait behind it and must go back."""
+        """It is over with a message. Returns those that wait behind it and must go back.
+
+        One that is given back for at once may have come again before we hear of it. It is behind nobody.
+        """
         self._settling.discard(held)
         key = self._order_key(held)
         if key is None:
@@ -81,7 +84,9 @@ class Holdings:
         self._busy_keys.discard(key)
         if acknowledged:
             return []
-        behind = [other for other in self._waiting if other.message.key == key]
+        behind = [
+            other for other in self._waiting if other.message.key == key and other.message.offset != held.message.offset
+        ]
         for other in behind:
             del self._waiting[other]
         return behind

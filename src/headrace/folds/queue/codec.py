@@ -25,6 +25,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Returned,
     Ticked,
     TxnAcked,
     TxnEnded,
@@ -38,6 +39,7 @@ KINDS: dict[type[Op], int] = {
     Extended: EntryKind.EXTENDED,
     Acked: EntryKind.ACKED,
     Released: EntryKind.RELEASED,
+    Returned: EntryKind.RETURNED,
     Rejected: EntryKind.REJECTED,
     DeadLettered: EntryKind.DEAD_LETTERED,
     Moved: EntryKind.MOVED,
@@ -74,7 +76,7 @@ def decode_op(kind: int, value: bytes) -> tuple[UUID, Op] | None:
 
 def _body(op: Op) -> bytes:
     match op:
-        case Acked() | Moved() | Dropped():
+        case Acked() | Returned() | Moved() | Dropped():
             return encode_offsets(op.offsets)
         case Leased() | Extended():
             return NUMBER.pack(op.length_ms) + encode_offsets(op.offsets)
@@ -110,7 +112,7 @@ def _decoded(type_: type[Op], body: bytes, at: Instant) -> Op:
         return Ticked(at)
     if type_ is ReaderRemoved:
         return ReaderRemoved(body.decode(), at)
-    if type_ is Acked or type_ is Moved or type_ is Dropped:
+    if type_ is Acked or type_ is Returned or type_ is Moved or type_ is Dropped:
         return type_(decode_offsets(body), at)
     (number,) = NUMBER.unpack_from(body)
     rest = body[NUMBER.size :]

@@ -55,6 +55,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Returned,
     Ticked,
     TxnAcked,
     TxnEnded,
@@ -72,8 +73,14 @@ class Lease(NamedTuple):
     """A message that was handed out."""
 
     offset: int
-    attempt: int  # counted from 1
+    number: int  # counted from 1; what receipts name
     first_ms: int  # when it was first handed out (wall clock)
+    unused_count: int = 0  # leases before it that were given back by somebody who had not begun
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, of those that count."""
+        return self.number - self.unused_count
 
 
 class Handout(NamedTuple):
@@ -117,7 +124,8 @@ class QueueFold(QueueState):
         leases = []
         for offset in offsets:
             value = values[offset]
-            leases.append(Lease(offset, packed.attempt_of(value), packed.first_ms_of(value)))
+            number, first_ms = packed.attempt_of(value), packed.first_ms_of(value)
+            leases.append(Lease(offset, number, first_ms, self.unused.get(offset, 0) if self.unused else 0))
         return Handout(op, leases)
 
     def take(self, count_max: int, *, upto: int, now: Instant) -> Handout | None:
@@ -152,13 +160,13 @@ class QueueFold(QueueState):
 
     # What holders of a lease ask.
 
-    def check(self, offset: int, attempt: int, *, now: Instant) -> None:
+    def check(self, offset: int, number: int, *, now: Instant) -> None:
         """Refuse a receipt whose lease is over, saying what became of it."""
         self.keep_up(now)
         if self.is_behind:
             self.settle((offset,))
         lease = self.leases.get(offset)
-        if lease is not None and packed.attempt_of(lease) == attempt:
+        if lease is not None and packed.attempt_of(lease) == number:
             return
         if offset not in self.live:
             raise StaleReceiptError(
@@ -170,11 +178,11 @@ class QueueFold(QueueState):
             )
         if lease is not None:
             raise StaleReceiptError(
-                f"the message at offset {offset} was leased again, attempt {packed.attempt_of(lease)}, "
-                f"and this receipt is of attempt {attempt}; whoever has it now may acknowledge it"
+                f"the message at offset {offset} was leased again, lease {packed.attempt_of(lease)}, "
+                f"and this receipt is of lease {number}; whoever has it now may acknowledge it"
             )
         raise StaleReceiptError(
-            f"the lease of attempt {attempt} at the message at offset {offset} is over: it expired or was given back; "
+            f"lease {number} of the message at offset {offset} is over: it expired or was given back; "
             "receive it again, or ask for longer leases"
         )
 
@@ -213,6 +221,10 @@ class QueueFold(QueueState):
     def release(self, offsets: Sequence[int], delay_ms: int | None, *, now: Instant) -> Released:
         """Give leases back, visible again after the delay; None: after the queue's back-off, if it has one."""
         return self._applied(Released(tuple(offsets), delay_ms, self._moment(now, offsets)))
+
+    def return_unused(self, offsets: Sequence[int], *, now: Instant) -> Returned:
+        """Give leases back of messages that nobody has begun with: visible at once, and no attempt counts."""
+        return self._applied(Returned(tuple(offsets), self._moment(now, offsets)))
 
     def reject(self, offset: int, reason: str, *, now: Instant) -> Rejected:
         """End a lease for good: a dead letter, whatever attempts are left."""
@@ -320,12 +332,15 @@ class QueueFold(QueueState):
         return Offset(next(iter(self.live), self.end_offset))
 
     def history(self, offset: int) -> History:
-        """The attempts at a message so far, the present one included."""
+        """The attempts at a message that count so far, the present one included."""
         lease = self.leases.get(offset)
         if lease is None and offset in self.held:
             lease = self.held[offset].lease
         history = self.attempts.get(offset, 0) if lease is None else packed.history_of(lease)
-        return packed.unpack_history(history) if history else NO_HISTORY
+        if not history:
+            return NO_HISTORY
+        attempts, first_ms, last_ms = packed.unpack_history(history)
+        return History(attempts - self.unused.get(offset, 0), first_ms, last_ms)
 
     def is_live(self, offset: int) -> bool:
         return offset in self.live

@@ -27,7 +27,7 @@ def check_invariants(fold: QueueFold) -> None:
     assert elsewhere <= fold.live, f"{list(elsewhere - fold.live)} are placed and done"
     if not fold.config.ordered:
         assert elsewhere == fold.live, f"{list(fold.live - elsewhere)} are in no place"
-    for name, values in (("attempts", fold.attempts), ("lives", fold.lives.values)):
+    for name, values in (("attempts", fold.attempts), ("unused", fold.unused), ("lives", fold.lives.values)):
         assert BitMap64(values) <= fold.live, f"{name} of messages that are done"
     assert BitMap64(fold.rests.values) <= fold.delayed | fold.undecided, "a message rests and is not delayed"
     sent = BitMap64()

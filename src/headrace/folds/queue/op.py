@@ -48,6 +48,13 @@ class Released(msgspec.Struct, frozen=True):
     at: Instant
 
 
+class Returned(msgspec.Struct, frozen=True):
+    """Leases given back by somebody who had not begun with the messages. Visible again at once; no attempt counts."""
+
+    offsets: Offsets
+    at: Instant
+
+
 class Rejected(msgspec.Struct, frozen=True):
     """A lease that ended for good: the message waits to be copied to the dead-letter queue."""
 
@@ -144,6 +151,7 @@ Op = (
     | Extended
     | Acked
     | Released
+    | Returned
     | Rejected
     | DeadLettered
     | Moved

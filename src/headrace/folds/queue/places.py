@@ -8,8 +8,9 @@
     undecided         sent in a transaction that is open: `transactions` has whose
     held              leased, and acknowledged in a transaction that is open
 
-A message is in exactly one of these. Beside them, for live messages: `attempts` (tried, and not leased now), `lives`
-and `life_runs` (time to live to come), `lapsed` (time to live over: overdue as soon as its lease ends).
+A message is in exactly one of these. Beside them, for live messages: `attempts` (tried, and not leased now), `unused`
+(how many of its attempts do not count), `lives` and `life_runs` (time to live to come), `lapsed` (time to live over:
+overdue as soon as its lease ends).
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,7 @@ from headrace.folds.queue.shelf import Shelf
 from headrace.folds.queue.transaction import HeldLease, OpenTransaction
 from headrace.folds.queue.turns import FairShelf
 from headrace.model.ids import Offset
-from headrace.model.queue import QueueConfig
+from headrace.model.queue import ATTEMPTS_MAX, QueueConfig
 
 DEFAULTS = QueueConfig()
 
@@ -69,6 +70,7 @@ class Places:
         self.rest_runs = Runs()
         self.dying_reasons: dict[int, str] = {}
         self.attempts: dict[int, int] = {}
+        self.unused: dict[int, int] = {}
         self.lives = Deadlines()
         self.life_runs = Runs()
         self.lapsed = BitMap64()
@@ -124,7 +126,7 @@ class Places:
     def _lease_over(self, offset: int, lease: int, *, ended_ms: int, delay_ms: int | None) -> None:
         """A lease expired or was given back, at a time of the wall clock. None: the queue's back-off decides."""
         self.attempts[offset] = packed.history_of(lease)
-        attempt = packed.attempt_of(lease)
+        attempt = packed.attempt_of(lease) - self.unused.get(offset, 0)
         config = self.config
         if config.max_deliveries is not None and attempt >= config.max_deliveries:
             self.dying_reasons[offset] = ""
@@ -137,6 +139,16 @@ class Places:
         if delay_ms:
             self.delayed.add(offset)
             self.rests.put(offset, ended_ms + delay_ms)
+        else:
+            self.shelf.ready(offset)
+
+    def _lease_unused(self, offset: int, lease: int) -> None:
+        """A lease was given back by somebody who had not begun. Its number stays taken: a receipt names it."""
+        self.attempts[offset] = packed.history_of(lease)
+        if packed.attempt_of(lease) < ATTEMPTS_MAX:
+            self.unused[offset] = self.unused.get(offset, 0) + 1
+        if offset in self.lapsed:
+            self.overdue.add(offset)
         else:
             self.shelf.ready(offset)
 
@@ -185,6 +197,8 @@ class Places:
                 self.lives.pop(offset)
             if self.lapsed:
                 self.lapsed.discard(offset)
+            if self.unused:
+                self.unused.pop(offset, None)
         return count
 
     def _leave(self, offset: int) -> None:
@@ -215,6 +229,7 @@ class Places:
             deadlines.pop_below(upto)
         self.held = {offset: held for offset, held in self.held.items() if offset >= upto}
         self.attempts = {offset: history for offset, history in self.attempts.items() if offset >= upto}
+        self.unused = {offset: count for offset, count in self.unused.items() if offset >= upto}
         self.dying_reasons = {offset: reason for offset, reason in self.dying_reasons.items() if offset >= upto}
         self.shelf.done_below(upto)
         return count

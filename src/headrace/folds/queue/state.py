@@ -35,6 +35,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Returned,
     Ticked,
     TxnAcked,
     TxnEnded,
@@ -349,6 +350,10 @@ class QueueState(Places):
                 for offset in op.offsets:
                     if (lease := self.leases.pop(offset)) is not None:
                         self._lease_over(offset, lease, ended_ms=op.at.wall_ms, delay_ms=op.delay_ms)
+            case Returned():
+                for offset in op.offsets:
+                    if (lease := self.leases.pop(offset)) is not None:
+                        self._lease_unused(offset, lease)
             case Rejected():
                 if (lease := self.leases.pop(op.offset)) is not None:
                     self.attempts[op.offset] = packed.history_of(lease)

@@ -36,6 +36,8 @@ RequestId = Annotated[
 ]
 Reason = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Delay = Annotated[Span | None, Meta(description="before it is visible; none: what the queue says")]
+ReleaseDelay = Annotated[Span | None, Meta(description="before it is visible again; none: the queue's back-off")]
+Unbegun = Annotated[bool, Meta(description="nobody has begun with it: visible at once, and no attempt is counted")]
 Ttl = Annotated[Life | None, Meta(description="after which it is dropped; none: what the queue says")]
 
 
@@ -212,7 +214,8 @@ class Extensions(msgspec.Struct, forbid_unknown_fields=True):
 
 class ReleaseForm(msgspec.Struct, forbid_unknown_fields=True):
     receipt_handle: Handle
-    delay: Annotated[Span | None, Meta(description="before it is visible again; none: the queue's back-off")] = None
+    delay: ReleaseDelay = None
+    unbegun: Unbegun = False
 
 
 class Releases(msgspec.Struct, forbid_unknown_fields=True):
@@ -229,7 +232,8 @@ class Rejections(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReleaseOptions(msgspec.Struct, forbid_unknown_fields=True):
-    delay: Span | None = None
+    delay: ReleaseDelay = None
+    unbegun: Unbegun = False
 
 
 class RejectOptions(msgspec.Struct, forbid_unknown_fields=True):

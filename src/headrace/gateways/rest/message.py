@@ -152,7 +152,7 @@ class MessageRoutes:
         if len(given) != 1:
             raise invalid_field("lease", "give exactly one of lease, release and reject")
         if isinstance(change.release, form.ReleaseOptions):
-            release = Release(receipt, milliseconds_or_none(change.release.delay))
+            release = Release(receipt, milliseconds_or_none(change.release.delay), change.release.unbegun)
             return Later(self._queues.release(queue, (release,)), _none_or_raise)
         if isinstance(change.reject, form.RejectOptions):
             return Later(self._queues.reject(queue, (Rejection(receipt, change.reject.reason),)), _none_or_raise)
@@ -172,7 +172,9 @@ class MessageRoutes:
 
     def release(self, request: Request) -> Later[Any]:
         body = _RELEASES.read(request.body, request.headers.get("content-type"))
-        releases = [Release(entry.receipt_handle, milliseconds_or_none(entry.delay)) for entry in body.releases]
+        releases = [
+            Release(entry.receipt_handle, milliseconds_or_none(entry.delay), entry.unbegun) for entry in body.releases
+        ]
         return Later(self._queues.release(request.values[0], releases), results(request))
 
     def reject(self, request: Request) -> Later[Any]:

@@ -53,6 +53,7 @@ EVENTS = {
     EntryKind.ACKED: "acked",
     EntryKind.TXN_ACKED: "acked",  # of transactions that abort, too: their end is another entry
     EntryKind.RELEASED: "released",
+    EntryKind.RETURNED: "released",
     EntryKind.REJECTED: "rejected",
     EntryKind.DEAD_LETTERED: "dead_lettered",
     EntryKind.MOVED: "moved",
