@@ -143,3 +143,22 @@ def test_a_cleaned_queue_without_its_snapshot_is_refused_and_keeps_no_other_shut
             await promise
 
     run(main())
+
+
+def test_a_delay_longer_than_the_retention_loses_nothing() -> None:
+    async def main() -> None:
+        world = await small_queue(make(), retention_ms=60_000)
+        await world.send(b"later", delay_ms=DELAY_MS)
+        await world.send(b"too late", b"for these")
+        await world.node.clock.elapse(DELAY_MS - 60_000)
+        assert (world.counts().delayed, world.counts().visible, world.counts().expired) == (1, 0, 2)
+        await world.node.restart()
+        await world.node.clock.elapse(60_000)
+        (message,) = await world.receive(lease_ms=1_000)
+        assert message.body == b"later"
+        await world.node.clock.elapse(30_000)
+        assert world.counts().visible == 1
+        await world.node.clock.elapse(60_000)
+        assert (world.counts().visible, world.counts().expired) == (0, 3)
+
+    run(main())

@@ -10,6 +10,7 @@ from headrace.folds.queue.op import (
     DeadLettered,
     Dropped,
     Expired,
+    ExpiryCause,
     Extended,
     Leased,
     Moved,
@@ -42,6 +43,7 @@ class Message:
     lease_end_ms: int = 0
     lease_end_wall_ms: int = 0
     reason: str = ""
+    late_due_ms: int | None = None  # after a long delay
     producer_id: int | None = None  # undecided or held: whose transaction decides
     own: Properties | None = None  # undecided: what it will be when it is sent
     sent_ms: int = 0
@@ -89,6 +91,8 @@ class Model:
             self.turns[key] = self.turn
         message = self.messages[offset] = Message(offset, key, own.priority, state, due_ms, expires_ms)
         message.sent_ms = sent_ms
+        if own.due_ms is not None and own.due_ms > sent_ms:
+            self._note_delay(message, own.due_ms - sent_ms)
         if producer_id is not None:
             message.state, message.producer_id, message.own = "undecided", producer_id, own
 
@@ -143,6 +147,20 @@ class Model:
         message.due_ms = ended_ms + delay_ms
         if message.is_lapsed:
             message.state = "overdue"
+        elif delay_ms:
+            self._note_delay(message, delay_ms)
+
+    def _note_delay(self, message: Message, delay_ms: int) -> None:
+        retention_ms = self.config.retention_ms
+        if delay_ms >= 3_600_000 or (retention_ms is not None and delay_ms > retention_ms / 100):
+            message.late_due_ms = message.due_ms
+
+    def _is_spared(self, message: Message, at: Instant) -> bool:
+        """Whether retention leaves it: a delay is not part of it."""
+        assert self.config.retention_ms is not None
+        if message.late_due_ms is not None and message.late_due_ms <= at.wall_ms - self.config.retention_ms:
+            message.late_due_ms = None
+        return message.state == "delayed" or message.late_due_ms is not None
 
     def apply(self, op: Op) -> None:
         self.advance(op.at)
@@ -187,7 +205,11 @@ class Model:
             case Dropped():
                 self._end(list(op.offsets), "dropped")
             case Expired():
-                self._end([*op.offsets, *(offset for offset in self.messages if offset < op.upto)], "expired")
+                below = [message for message in self.live() if message.offset < op.upto]
+                if op.cause is ExpiryCause.RETENTION:
+                    below = [message for message in self.live() if not self._is_spared(message, op.at)]
+                    below = [message for message in below if message.offset < op.upto]
+                self._end([*op.offsets, *(message.offset for message in below)], "expired")
             case Purged():
                 self._end([offset for offset in self.messages if offset < op.upto], "purged")
             case Configured():

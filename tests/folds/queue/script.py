@@ -63,6 +63,13 @@ class Script:
         self.fold.return_unused(offsets, now=self.now)
         check_invariants(self.fold)
 
+    def expire_old(self, upto: int) -> int:
+        """What retention drops: how many."""
+        before = self.fold.counts.expired
+        self.fold.expire_old(upto, now=self.now)
+        check_invariants(self.fold)
+        return self.fold.counts.expired - before
+
     def states(self, offsets: Iterable[int]) -> list[str | None]:
         found = [state_of(self.fold, offset) for offset in offsets]
         return [None if state is None else state.value for state in found]

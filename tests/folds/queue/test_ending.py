@@ -4,6 +4,7 @@ import pytest
 from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
+from headrace.folds.queue.fold import EXPIRED_MAX
 from headrace.folds.queue.view import OVERDUE_REASON, facts
 from headrace.model.errors import StaleReceiptError
 from headrace.model.queue import Backoff, QueueConfig
@@ -189,6 +190,51 @@ def test_purge_drops_everything_up_to_now_in_any_state() -> None:
     assert script.fold.counts.purged == 4
     assert script.fold.next_event() == (None, None)
     assert script.receive() == [4, 5]
+
+
+def test_retention_does_not_drop_what_is_not_due_yet() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(Properties(), Properties(due_ms=script.now.wall_ms + 5_000), Properties())
+    script.wait(1_001)
+    assert script.expire_old(3) == 2
+    assert script.expire_old(3) == 0
+    script.restart()
+    script.wait(3_999)
+    assert script.receive(lease_ms=0) == [1]
+    assert script.expire_old(3) == 0
+
+
+def test_retention_counts_from_the_end_of_a_long_delay() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(Properties(due_ms=script.now.wall_ms + 5_000))
+    script.wait(6_000 - 1)
+    assert script.expire_old(1) == 0
+    script.wait(1)
+    assert script.expire_old(1) == 1
+    assert script.fold.counts.expired == 1
+
+
+def test_retention_does_not_drop_what_was_given_back_for_later() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(count=1)
+    script.receive()
+    script.release(0, delay_ms=9_000)
+    script.wait(5_000)
+    assert script.expire_old(1) == 0
+    script.wait(4_500)
+    assert script.expire_old(1) == 0
+    script.wait(500)
+    assert script.expire_old(1) == 1
+
+
+def test_retention_drops_from_between_what_stays_in_steps() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(Properties(due_ms=script.now.wall_ms + 5_000))
+    script.send(count=EXPIRED_MAX + 10)
+    script.wait(1_001)
+    assert script.expire_old(EXPIRED_MAX + 11) == EXPIRED_MAX
+    assert script.expire_old(EXPIRED_MAX + 11) == 10
+    assert script.fold.floor == 0
 
 
 def test_retention_and_a_raised_log_start_are_counted_as_expired() -> None:

@@ -19,6 +19,7 @@ from headrace.folds.queue.op import Op
 from headrace.folds.queue.view import facts, state_of
 from headrace.model.errors import StaleReceiptError, TooManyLeasedError
 from headrace.model.queue import Backoff, QueueConfig
+from headrace.model.topic import DAY_MS
 
 QUEUE = UUID("6f2b6a52-3a1d-4f9e-9c57-3d1f6a2b7c80")
 NAME = fold_name(QUEUE)
@@ -39,6 +40,7 @@ configs = st.builds(
     ttl_ms=st.sampled_from([None, None, 200]),
     deduplication_window_ms=st.sampled_from([0, 300]),
     leased_max=st.sampled_from([3, 1000, 1000]),
+    retention_ms=st.sampled_from([None, None, 1, 120, 7 * DAY_MS]),
 )
 properties = st.builds(
     lambda delay_ms, ttl_ms, **rest: (delay_ms, ttl_ms, Properties(**rest)),
@@ -231,13 +233,21 @@ class QueueMachine(RuleBasedStateMachine):
         op = self.fold.move(oldest, now=self.now) if is_move else self.fold.drop(oldest, now=self.now)
         self.written(op)
 
-    @rule(is_now=rarely, back=st.integers(0, 6), is_retention=st.booleans())
-    def cut(self, is_now: bool, back: int, is_retention: bool) -> None:
+    @rule(is_now=rarely, back=st.integers(0, 6), is_lost=st.booleans())
+    def cut(self, is_now: bool, back: int, is_lost: bool) -> None:
         if not is_now:
             return
         upto = max(self.end - back, 0)
-        op = self.fold.expire_below(upto, now=self.now) if is_retention else self.fold.purge(upto, now=self.now)
-        self.written(op)
+        self.written(self.fold.expire_below(upto, now=self.now) if is_lost else self.fold.purge(upto, now=self.now))
+
+    @rule(back=st.integers(0, 6))
+    def grow_old(self, back: int) -> None:
+        upto = max(self.end - back, 0)
+        before = self.fold.counts.expired
+        op = self.fold.expire_old(upto, now=self.now)
+        if op is not None:
+            self.written(op)
+            assert self.fold.counts.expired > before
 
     @rule(is_now=rarely, config=configs)
     def configure(self, is_now: bool, config: QueueConfig) -> None:

@@ -1,9 +1,11 @@
 """What is done for a queue every few seconds: its retention, and how far its log may be cleaned.
 
-Retention is by the time of sending and written down as an entry, so a replay drops the same messages. The limit of
-cleaning is the lowest of what history asks for and what named readers have not read, as far as their own limits go.
+Retention is by the time of sending, or of the end of a message's delay, and written down as an entry, so a replay drops
+the same messages. The limit of cleaning is the lowest of what history asks for and what named readers have not read, as
+far as their own limits go.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -32,8 +34,10 @@ class Keeper:
         config = partition.fold.config
         now_ms = self._wall_ms()
         if config.retention_ms is not None:
-            upto = await self._offset_at(partition, now_ms - config.retention_ms)
-            partition.expire_below(upto)
+            upto = await self._offset_at(partition, now_ms - config.retention_ms - config.delay_ms)
+            await partition.catch_up()
+            while partition.expire_old(upto):  # noqa: ASYNC110 - a step, and then others have their turn
+                await asyncio.sleep(0)
         limit = partition.partition.high_watermark
         if config.history_ms:
             limit = min(limit, await self._offset_at(partition, now_ms - config.history_ms))

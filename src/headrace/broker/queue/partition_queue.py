@@ -352,6 +352,13 @@ class PartitionQueue:
         if self.fold.floor < upto:
             self.decide(self.fold.expire_below(upto, now=self.now.now()))
 
+    def expire_old(self, upto: Offset) -> bool:
+        """Let go what retention says, or a part of it. Whether there may be more."""
+        if self.fold.floor >= upto or (op := self.fold.expire_old(upto, now=self.now.now())) is None:
+            return False
+        self.decide(op)
+        return op.upto < upto
+
     def follow_start(self) -> None:
         """Records were deleted below the log's start: those messages are gone."""
         self.expire_below(self.partition.start_offset)

@@ -66,6 +66,9 @@ from headrace.model.errors import InvalidRequestError, StaleReceiptError, TooMan
 from headrace.model.ids import Offset
 from headrace.model.queue import LEASE_MS_MAX, QueueConfig
 
+# Messages that one entry of retention may drop from between others, so that nobody waits long for it.
+EXPIRED_MAX = 10_000
+
 OpType = TypeVar("OpType", bound=Op)
 
 
@@ -255,8 +258,26 @@ class QueueFold(QueueState):
         return self._applied(Expired(tuple(offsets), 0, ExpiryCause.TIME_TO_LIVE, self._moment(now, offsets)))
 
     def expire_below(self, upto: int, *, now: Instant) -> Expired:
-        """Retention: whatever is below this offset has been there too long."""
-        return self._applied(Expired((), upto, ExpiryCause.RETENTION, self._moment(now)))
+        """Whatever is below this offset is gone from the log."""
+        return self._applied(Expired((), upto, ExpiryCause.LOG_START, self._moment(now)))
+
+    def expire_old(self, upto: int, *, now: Instant) -> Expired | None:
+        """Retention: what is below this offset has been there too long, delays not counted. None: nothing has.
+
+        Between messages that stay it goes one by one, and so no more than a number of them at a time: ask again.
+        """
+        at, retention_ms = self._moment(now), self.config.retention_ms
+        if self.is_behind or retention_ms is None:
+            return None  # what time has not got to is delayed here, and would not be for whoever replays this
+        spared = self.spared(upto)
+        old = self.live - spared if spared else self.live
+        late_ms = self.late_dues.next_ms()
+        if not old.range_cardinality(0, upto) and (late_ms is None or late_ms > at.wall_ms - retention_ms):
+            return None
+        if spared:
+            single = old.iter_equal_or_larger(spared.min())
+            upto = min(upto, next(islice(single, EXPIRED_MAX, None), upto))
+        return self._applied(Expired((), upto, ExpiryCause.RETENTION, at))
 
     def oldest(self, count: int) -> list[int]:
         """The first messages that nobody holds and that are not on their way out: what a full queue drops."""

@@ -24,7 +24,7 @@ from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 3  # 1 had no transactions, 2 no attempts that do not count
+_STATE_VERSION = 3  # 1 had no transactions, 2 no attempts that do not count and no long delays
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _AS_RUNS = b"r"
@@ -61,6 +61,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     transactions: list[tuple[int, bytes, list[Identified]]] = []  # producer id, its offsets, those with ids
     held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
+    late_dues: _Packed = (b"", b"")
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -104,6 +105,7 @@ def snapshot(fold: QueueFold, name: str) -> bytes:
             for offset, held in sorted(fold.held.items())
         ],
         unused=sorted(fold.unused.items()),
+        late_dues=_dump_packed(fold.late_dues.values),
     )
     payload = msgspec.msgpack.encode(image)
     return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
@@ -128,6 +130,8 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     _load(fold.lives, image.lives)
     fold.attempts = _load_packed(image.attempts)
     fold.unused = dict(image.unused)
+    _load(fold.late_dues, image.late_dues)
+    fold.late.update(fold.late_dues.values)
     fold.rest_runs.load(image.rest_runs)
     fold.life_runs.load(image.life_runs)
     fold.dying_reasons = dict(image.dying)

@@ -30,6 +30,7 @@ def check_invariants(fold: QueueFold) -> None:
     for name, values in (("attempts", fold.attempts), ("unused", fold.unused), ("lives", fold.lives.values)):
         assert BitMap64(values) <= fold.live, f"{name} of messages that are done"
     assert BitMap64(fold.rests.values) <= fold.delayed | fold.undecided, "a message rests and is not delayed"
+    assert BitMap64(fold.late_dues.values) == fold.late <= fold.live, "a long delay of a message that is done"
     sent = BitMap64()
     for transaction in fold.transactions.values():
         sent |= transaction.offsets

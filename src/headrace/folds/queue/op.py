@@ -17,6 +17,7 @@ Offsets = tuple[int, ...]
 class ExpiryCause(Enum):
     TIME_TO_LIVE = 0
     RETENTION = 1
+    LOG_START = 2
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Expired(msgspec.Struct, frozen=True):
-    """Dropped by age: these, and every message below `upto`."""
+    """Dropped by age: these, and every message below `upto`; by retention, none whose delay is not over for so long."""
 
     offsets: Offsets
     upto: int

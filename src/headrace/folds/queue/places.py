@@ -10,7 +10,7 @@
 
 A message is in exactly one of these. Beside them, for live messages: `attempts` (tried, and not leased now), `unused`
 (how many of its attempts do not count), `lives` and `life_runs` (time to live to come), `lapsed` (time to live over:
-overdue as soon as its lease ends).
+overdue as soon as its lease ends), `late` and `late_dues` (those that were delayed for long, and when they are due).
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.instant import BEGINNING, Instant
 from headrace.folds.queue.lanes import OrderedShelf
 from headrace.folds.queue.remembered import RememberedIds
-from headrace.folds.queue.runs import Runs
+from headrace.folds.queue.runs import Runs, offsets_in
 from headrace.folds.queue.shelf import Shelf
 from headrace.folds.queue.transaction import HeldLease, OpenTransaction
 from headrace.folds.queue.turns import FairShelf
@@ -31,6 +31,8 @@ from headrace.model.ids import Offset
 from headrace.model.queue import ATTEMPTS_MAX, QueueConfig
 
 DEFAULTS = QueueConfig()
+# Delays from here on are remembered, because retention does not count them.
+LONG_DELAY_MS = 60 * 60 * 1000
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -43,6 +45,11 @@ class Counts(msgspec.Struct, kw_only=True):
     dropped: int = 0
     purged: int = 0
     withdrawn: int = 0  # sent in a transaction that was aborted, or that repeated what had been sent before
+
+
+def is_long_delay(delay_ms: int, config: QueueConfig) -> bool:
+    """Whether a delay is worth remembering: also a short one, where retention is not much longer."""
+    return delay_ms >= LONG_DELAY_MS or (config.retention_ms is not None and delay_ms * 100 > config.retention_ms)
 
 
 def make_shelf(config: QueueConfig, live: BitMap64) -> Shelf:
@@ -71,6 +78,8 @@ class Places:
         self.dying_reasons: dict[int, str] = {}
         self.attempts: dict[int, int] = {}
         self.unused: dict[int, int] = {}
+        self.late = BitMap64()
+        self.late_dues = Deadlines()
         self.lives = Deadlines()
         self.life_runs = Runs()
         self.lapsed = BitMap64()
@@ -138,9 +147,16 @@ class Places:
             delay_ms = config.backoff.delay_ms(attempt)
         if delay_ms:
             self.delayed.add(offset)
-            self.rests.put(offset, ended_ms + delay_ms)
+            self._rest(offset, ended_ms, delay_ms)
         else:
             self.shelf.ready(offset)
+
+    def _rest(self, offset: int, since_ms: int, delay_ms: int) -> None:
+        """It is due so long after a moment of the wall clock."""
+        self.rests.put(offset, since_ms + delay_ms)
+        if is_long_delay(delay_ms, self.config):
+            self.late.add(offset)
+            self.late_dues.put(offset, since_ms + delay_ms)
 
     def _lease_unused(self, offset: int, lease: int) -> None:
         """A lease was given back by somebody who had not begun. Its number stays taken: a receipt names it."""
@@ -199,6 +215,9 @@ class Places:
                 self.lapsed.discard(offset)
             if self.unused:
                 self.unused.pop(offset, None)
+            if self.late:
+                self.late.discard(offset)
+                self.late_dues.pop(offset)
         return count
 
     def _leave(self, offset: int) -> None:
@@ -223,9 +242,9 @@ class Places:
         count = self.live.range_cardinality(0, upto)
         if not count:
             return 0
-        for offsets in (self.live, self.delayed, self.lapsed, self.overdue, self.undecided):
+        for offsets in (self.live, self.delayed, self.late, self.lapsed, self.overdue, self.undecided):
             offsets.remove_range(0, upto)
-        for deadlines in (self.leases, self.rests, self.rest_runs, self.lives, self.life_runs):
+        for deadlines in (self.leases, self.rests, self.rest_runs, self.late_dues, self.lives, self.life_runs):
             deadlines.pop_below(upto)
         self.held = {offset: held for offset, held in self.held.items() if offset >= upto}
         self.attempts = {offset: history for offset, history in self.attempts.items() if offset >= upto}
@@ -233,6 +252,24 @@ class Places:
         self.dying_reasons = {offset: reason for offset, reason in self.dying_reasons.items() if offset >= upto}
         self.shelf.done_below(upto)
         return count
+
+    def spared(self, upto: int) -> BitMap64:
+        """What retention does not drop below an offset: its delay is not over, or was not for so long."""
+        spared = self.late | self.delayed
+        spared.remove_range(upto, max(self.end_offset, upto))
+        return spared
+
+    def _finish_old(self, upto: int, due_before_ms: int) -> int:
+        """Let go what is below an offset, but for what is spared."""
+        while self.late_dues.is_due(due_before_ms):
+            for offset, _ in self.late_dues.pop_due(due_before_ms, len(self.late)):
+                self.late.discard(offset)
+        spared = self.spared(upto)
+        if not spared:
+            return self._finish_below(upto)
+        first = spared.min()
+        count = self._finish_below(first)
+        return count + self._finish(list(offsets_in(self.live - spared, first, upto)))
 
     # Another configuration.
 

@@ -26,6 +26,7 @@ from headrace.folds.queue.op import (
     DeadLettered,
     Dropped,
     Expired,
+    ExpiryCause,
     Extended,
     Leased,
     Moved,
@@ -122,7 +123,7 @@ class QueueState(Places):
         if is_delayed:
             self.delayed.add(offset)
             if own.due_ms is not None:
-                self.rests.put(offset, own.due_ms)
+                self._rest(offset, sent_ms, own.due_ms - sent_ms)
             else:
                 due_ms = rounded_up_ms(sent_ms, config.delay_ms)
                 self.rest_runs.add(offset, offset + 1, due_ms, previous_end=self.arrived_end)
@@ -169,7 +170,7 @@ class QueueState(Places):
             offset, own = base_offset + index, properties.get(index, PLAIN)
             if own.due_ms is not None:
                 if own.due_ms > sent_ms:
-                    self.rests.put(offset, own.due_ms)
+                    self._rest(offset, sent_ms, own.due_ms - sent_ms)
             elif config.delay_ms:
                 due_ms = rounded_up_ms(sent_ms, config.delay_ms)
                 self.rest_runs.add(offset, offset + 1, due_ms, previous_end=self.arrived_end)
@@ -361,7 +362,12 @@ class QueueState(Places):
             case DeadLettered() | Moved():
                 self.counts.dead_lettered += self._finish(op.offsets)
             case Expired():
-                self.counts.expired += self._finish(op.offsets) + self._finish_below(op.upto)
+                self.counts.expired += self._finish(op.offsets)
+                retention_ms = self.config.retention_ms
+                if op.cause is ExpiryCause.RETENTION and retention_ms is not None:
+                    self.counts.expired += self._finish_old(op.upto, op.at.wall_ms - retention_ms)
+                else:
+                    self.counts.expired += self._finish_below(op.upto)
             case Dropped():
                 self.counts.dropped += self._finish(op.offsets)
             case Purged():
