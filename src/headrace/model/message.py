@@ -7,7 +7,7 @@ A queue's messages are ordinary records of its topic. What a record has no field
     headrace-delay-ms         not handed out before its timestamp plus this
     headrace-ttl-ms           dropped at its timestamp plus this
     headrace-deduplication-id a second one with the same id within the queue's window is not stored
-    headrace-request-id       set on the first message of a request, so that a repeated request stores nothing
+    headrace-request-id       what of a request begins with this message, so that a repeated request stores nothing
     headrace-id               the id that it had before it was moved from another queue
     headrace-origin           of a moved message: the id of the queue in which it had that id first
     headrace-move-id          set on a moved message, so that a repeated move stores it once

@@ -28,6 +28,7 @@ from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.model.errors import (
     HeadraceError,
+    InvalidConfigError,
     InvalidRequestError,
     PartitionOfflineError,
     UnknownTopicError,
@@ -38,6 +39,7 @@ from headrace.model.queue import (
     LEASE_MS_MAX,
     Guarantee,
     Queue,
+    QueueConfig,
 )
 from headrace.wire.message import StoredMessage
 
@@ -256,6 +258,19 @@ class LiveQueue:
             await partition.catch_up()
         await self.each_partition(lambda partition, told: partition.configure(queue.config, told))
         self.serve()
+
+    async def make_ordered(self, config: QueueConfig) -> None:
+        """Obey a configuration that orders by key, if nothing is here: keys are looked at when messages come."""
+        self.partitions.check_all()
+        for partition in list(self.partitions):
+            await partition.catch_up()
+        count = sum(partition.message_count for partition in self.partitions)
+        if count:
+            raise InvalidConfigError(
+                f"queue {self.queue.name} holds {count} messages, and only what is sent later would be in order; "
+                "acknowledge or purge them, then set ordered"
+            )
+        await self.each_partition(lambda partition, told: partition.configure(config, told))
 
     async def purge(self) -> int:
         """Drop what is there, and say how much that was. Nothing is, where something would come back later."""

@@ -3,8 +3,8 @@
 What is sent to a queue in one turn of the loop becomes one batch, whoever sent it. What repeats something of the same
 turn, or something whose place is known to the fold, is not stored again: it gets the first one's answer, and not before
 the first one gets it. A *share* is what is stored or known as a whole: the messages of one request that go into this
-partition, or a single message that has an id of its own. A share is never cut, so a request whose first message is
-known was stored whole.
+partition, or a single message that is known by itself. A share is never cut, so one whose first message is known was
+stored whole.
 
 Most sends are one message. Such a send is one object all the way: `Single` is its share here and the promise that its
 sender waits for, so between the two there is nothing to be made or looked up.
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
+from headrace.broker.queue.request import Request
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
 from headrace.log.partition_log import Incoming
@@ -133,6 +134,10 @@ class Outbox:
         """Whether what was taken is worth a write of its own, beside one that is under way."""
         return self._bytes >= _BATCH_BYTES
 
+    def knows(self, id: bytes, *, now: Instant) -> bool:
+        """Whether a share of this id would repeat something that is in the queue or on its way there."""
+        return id in self._repeats or self._known(id, now) is not None
+
     def _known(self, id: bytes, now: Instant) -> int | None:
         if id.startswith(_MOVE_PREFIX):
             return self._fold.find_moved(id[len(_MOVE_PREFIX) :])
@@ -179,20 +184,22 @@ class Outbox:
 
 
 def request_share(
-    messages: Sequence[Message], gather: Gather[Outcome], places: Sequence[int], request_id: str | None
+    messages: Sequence[Message], gather: Gather[Outcome], places: Sequence[int], request: Request | None
 ) -> Share:
-    """What one request sends to this partition, known by the request's id if it has one."""
-    if request_id is None:
+    """What one request sends to this partition, known by the request if it has an id."""
+    if request is None:
         return Several(messages, gather, places)
-    data = request_id.encode()
-    first = messages[0]._replace(headers=((REQUEST_HEADER, data), *messages[0].headers))
-    return Several([first, *messages[1:]], gather, places, REQUEST_PREFIX + data)
+    name = request.share_name(len(messages))
+    return Several([_named(messages[0], name), *messages[1:]], gather, places, named_id(name))
 
 
-def message_share(message: Message, gather: Gather[Outcome], place: int) -> Share:
-    """A message by itself, known by its sender's id if it has one."""
-    id = message.deduplication_id
-    return Several((message,), gather, (place,), None if id is None else _known_by(id))
+def message_share(message: Message, gather: Gather[Outcome], place: int, request: Request | None) -> Share:
+    """A message by itself, known by its sender's id if it has one, or by its place in a request that has one."""
+    id = own_id(message)
+    if id is None and request is not None:
+        name = request.message_name(place)
+        return Several((_named(message, name),), gather, (place,), named_id(name))
+    return Several((message,), gather, (place,), id)
 
 
 def single_share(message: Message) -> Single:
@@ -201,8 +208,23 @@ def single_share(message: Message) -> Single:
     return Single((message,), len(message.body), None if id is None else _known_by(id))
 
 
+def own_id(message: Message) -> bytes | None:
+    """What a message is known by that has an id of its own."""
+    id = message.deduplication_id
+    return None if id is None else _known_by(id)
+
+
 def _known_by(id: str) -> bytes:
     return _MESSAGE_PREFIX + id.encode()
+
+
+def named_id(name: bytes) -> bytes:
+    """What is known by a name that its request gives it."""
+    return REQUEST_PREFIX + name
+
+
+def _named(message: Message, name: bytes) -> Message:
+    return message._replace(headers=((REQUEST_HEADER, name), *message.headers))
 
 
 def moved_share(message: Message, gather: Gather[Outcome], place: int) -> Share:

@@ -201,6 +201,10 @@ class PartitionQueue:
 
         self._ledger.tell_committed(Offset(base + len(share.messages)), told)
 
+    def knows(self, id: bytes | None) -> bool:
+        """Whether what is known by this id is here or on its way in, so that it is not stored again."""
+        return id is not None and self._outbox.knows(id, now=self.now.now())
+
     @property
     def message_count(self) -> int:
         """Messages that are not done, those on their way in included."""

@@ -47,6 +47,7 @@ from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.errors import (
     HeadraceError,
+    InvalidConfigError,
     InvalidNameError,
     InvalidRequestError,
     QueueExistsError,
@@ -288,6 +289,8 @@ class NodeQueues:
                         f"topic {name} has {topic.partition_count} partitions already; leave the number out"
                     )
                 self._check_whole(topic)
+                if config.ordered:
+                    self._check_vacant(topic)
                 await self._admin.attach(topic, config, notes)
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
@@ -301,6 +304,16 @@ class NodeQueues:
             if self._broker.partition(topic.name, index).log.cleaned_entries and not topic.config.is_compacted:
                 raise InvalidRequestError(
                     f"topic {topic.name} was compacted once, and messages are missing; choose another name"
+                )
+
+    def _check_vacant(self, topic: Topic) -> None:
+        """Nobody has looked at the keys of what is there."""
+        for index in range(topic.partition_count):
+            partition = self._broker.partition(topic.name, index)
+            if partition.start_offset < partition.end_offset:
+                raise InvalidConfigError(
+                    f"topic {topic.name} holds records, and only what is sent to an ordered queue is in order; delete "
+                    "them and stop its producers first, leave out ordered, or choose another name"
                 )
 
     async def ensure(self, name: str) -> Queue:
@@ -329,8 +342,12 @@ class NodeQueues:
     async def update(
         self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
-        queue = await self._admin.change(name, config, notes)
         live = self._live.find(name)
+        if config is not None and config.ordered and not live.queue.config.ordered:
+            # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
+            # stricter than it says until it is changed or opened again.
+            await live.make_ordered(check_queue_config(name, config))
+        queue = await self._admin.change(name, config, notes)
         await live.reconfigure(queue)
         return queue
 

@@ -3,6 +3,8 @@
 A key and an id are bound to a partition, and refused while that one is offline. What is bound to none goes to those
 that are at work. Between the two are requests with an id, which clients draw for each call in case they have to repeat
 it: their home follows from the id, and is given up once the queue would not remember a first copy there any more.
+
+Whether something was sent before is looked at before a full queue refuses it or makes room: a duplicate takes none.
 """
 
 from collections.abc import Sequence
@@ -12,14 +14,22 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
-from headrace.broker.queue.outbox import Outcome, message_share, moved_share, request_share, single_share
+from headrace.broker.queue.outbox import (
+    Outcome,
+    message_share,
+    moved_share,
+    named_id,
+    own_id,
+    request_share,
+    single_share,
+)
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
+from headrace.broker.queue.request import Request
 from headrace.host.clock import Clock
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError, QueueFullError
 from headrace.model.message import Message, Sent
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
-from headrace.wire.message import REQUEST_PREFIX
 
 # Bytes that a batch adds to a message: its own header and the record's.
 _ENVELOPE_BYTES = 200
@@ -46,16 +56,24 @@ class Sending:
 
     def send_one(self, message: Message) -> Promise[Sent]:
         """The way of most sends, without what only several messages need."""
-        if self._live.queue.config.deduplication is _BY_CONTENT:
+        config = self._live.queue.config
+        if config.deduplication is _BY_CONTENT:
             message = _with_content_id(message)
         try:
             partition = self._opened[0] if self._partitions.count == 1 else self._route(message)
-            self._check(message, partition)
+            stored_in = partition.partition  # as in _check_open, for the price of a call less
+            log = stored_in.log
+            if log.broken is not None:
+                log.check_usable()
+            stored_in.check_space()
+            _check(message, log.config.message_bytes_max)
+            single = single_share(message)
+            if config.messages_max is not None:
+                self._make_room(partition, single.id)
         except HeadraceError as error:
             refused: Promise[Sent] = Promise()
             refused.fail(error)
             return refused
-        single = single_share(message)
         partition.send(single)
         return single
 
@@ -65,32 +83,84 @@ class Sending:
             self.send_one(messages[0]).then(lambda sent: outcomes.keep([_outcome(sent)]))
             return outcomes
         gather: Gather[Outcome] = Gather(len(messages))
-        default = self._next().index if request_id is None else self._home(request_id, messages)
         if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
-        # Messages with ids are stored or known one by one, and their neighbours with them, so that the order stays.
-        is_whole = all(message.deduplication_id is None for message in messages)
-        shares: dict[PartitionQueue, list[int]] = {}
+        places = self._check_all(messages, gather)
+        request = None if request_id is None else Request(request_id.encode(), len(messages))
+        default = self._next().index if request is None else self._home(request, messages, places)
+        for partition, share in self._split(messages, places, default, gather).items():
+            try:
+                _check_open(partition)
+            except HeadraceError as error:
+                gather.set_all(share, [error] * len(share))
+            else:
+                self._store(partition, messages, share, gather, request)
+        return gather.promise
+
+    def _check_all(self, messages: Sequence[Message], gather: Gather[Outcome]) -> Sequence[int]:
+        """The places of those that are not refused for what they are, which they would be each time."""
+        bytes_max = self._opened[0].partition.log.config.message_bytes_max
+        refused: set[int] = set()
         for at, message in enumerate(messages):
             try:
-                partition = self._opened[0] if self._partitions.count == 1 else self._route(message, default)
-                share = shares.setdefault(partition, []) if is_whole else ()
-                self._check(message, partition, ahead=len(share))
+                _check(message, bytes_max)
+            except HeadraceError as error:
+                refused.add(at)
+                gather.set(at, error)
+        places = range(len(messages))
+        return [at for at in places if at not in refused] if refused else places
+
+    def _split(
+        self, messages: Sequence[Message], places: Sequence[int], default: int, gather: Gather[Outcome]
+    ) -> dict[PartitionQueue, Sequence[int]]:
+        """Which of them go where."""
+        if self._partitions.count == 1:
+            return {self._opened[0]: places} if places else {}
+        shares: dict[PartitionQueue, list[int]] = {}
+        for at in places:
+            try:
+                shares.setdefault(self._route(messages[at], default), []).append(at)
             except HeadraceError as error:
                 gather.set(at, error)
-                continue
-            if is_whole:
-                shares[partition].append(at)
+        return dict(shares)
+
+    def _store(
+        self,
+        partition: PartitionQueue,
+        messages: Sequence[Message],
+        places: Sequence[int],
+        gather: Gather[Outcome],
+        request: Request | None,
+    ) -> None:
+        """Send a request's share of a partition: as a whole if it can be, or else one after the other."""
+        # Messages with ids are stored or known one by one, and their neighbours with them, so that the order stays.
+        if all(messages[at].deduplication_id is None for at in places):
+            chosen = messages if len(places) == len(messages) else [messages[at] for at in places]
+            whole = request_share(chosen, gather, places, request)
+            if self._takes_whole(partition, whole.id, places, request):
+                partition.send(whole)
+                return
+        for at in places:
+            share = message_share(messages[at], gather, at, request)
+            try:
+                self._make_room(partition, share.id)
+            except QueueFullError as error:
+                gather.set(at, error)
             else:
-                partition.send(message_share(message, gather, at))
-        for partition, places in shares.items():
-            if not places:
-                continue
-            if len(places) == len(messages):
-                partition.send(request_share(messages, gather, range(len(messages)), request_id))
-            else:
-                partition.send(request_share([messages[at] for at in places], gather, places, request_id))
-        return gather.promise
+                partition.send(share)
+
+    def _takes_whole(
+        self, partition: PartitionQueue, id: bytes | None, places: Sequence[int], request: Request | None
+    ) -> bool:
+        """Not where there is no room for all, or was none when this request came before."""
+        # The first of them is taken before the others are, so it tells of them all.
+        if request is not None and partition.knows(named_id(request.message_name(places[0]))):
+            return False
+        try:
+            self._make_room(partition, id, count=len(places))
+        except QueueFullError:
+            return False
+        return True
 
     def _next(self) -> PartitionQueue:
         """Where messages go that are bound to no partition: to each that is at work, in turn."""
@@ -102,16 +172,19 @@ class Sending:
                 break
         return partition  # with none at work, the last one says why
 
-    def _home(self, request_id: str, messages: Sequence[Message]) -> int:
+    def _home(self, request: Request, messages: Sequence[Message], places: Sequence[int]) -> int:
         """Where a request goes: always the same way, or its repetition would not meet it."""
         partitions, count = self._partitions, self._partitions.count
-        home = crc32(request_id.encode()) % count
+        home = crc32(request.id) % count
         # With keys, a request has parts in several partitions, and an id that is known tells of one of them.
         if count == 1 or any(message.key is not None for message in messages):
             return home
-        id = REQUEST_PREFIX + request_id.encode()
+        unbound = [at for at in places if messages[at].deduplication_id is None]
+        if not unbound:
+            return home
+        ids = [named_id(name) for name in (request.share_name(len(unbound)), request.message_name(unbound[0]))]
         for partition in self._opened:
-            if partition.fold.find_duplicate(id, now=partition.now.now()) is not None:
+            if any(partition.knows(id) for id in ids):
                 return partition.index
         if partitions.is_at_work(home):
             return home
@@ -138,7 +211,9 @@ class Sending:
         for at, message in enumerate(messages):
             try:
                 partition = self._route(message, default)
-                self._check(message, partition, ahead=len(planned.get(partition, ())))
+                _check_open(partition)
+                _check(message, partition.partition.log.config.message_bytes_max)
+                self._make_room(partition, own_id(message), ahead=len(planned.get(partition, ())))
             except HeadraceError as error:
                 refused[at] = error
             else:
@@ -169,41 +244,47 @@ class Sending:
             return self._partitions.at(crc32(by) % self._partitions.count)
         return self._next() if default is None else self._partitions.at(default)
 
-    def _check(self, message: Message, partition: PartitionQueue, *, ahead: int = 0) -> None:
-        """Refuse what the queue does not take. `ahead` of it are others of the same request, not handed over yet."""
-        stored_in = partition.partition
-        log = stored_in.log
-        if log.broken is not None:
-            log.check_usable()
-        stored_in.check_space()
-        body, key, headers, priority, delay_ms, ttl_ms, _ = message
-        if priority != PRIORITY_DEFAULT and not 0 <= priority <= PRIORITY_MAX:
-            raise InvalidRequestError(f"priority is 0 to {PRIORITY_MAX}, not {priority}")
-        if delay_ms is not None:
-            _check_span("delay", delay_ms)
-        if ttl_ms is not None:
-            _check_span("time to live", ttl_ms)
-        size = len(body) + _ENVELOPE_BYTES
-        if headers or key:
-            size += len(key or b"") + sum(len(name) + len(value) for name, value in headers)
-        bytes_max = log.config.message_bytes_max
-        if size > bytes_max:
-            raise BatchTooLargeError(f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, not {size}")
-        config = self._live.queue.config
-        if config.messages_max is not None:
-            self._make_room(partition, config.messages_max, ahead)
+    def _make_room(self, partition: PartitionQueue, id: bytes | None, *, count: int = 1, ahead: int = 0) -> None:
+        """Room for so many messages, which what is known already does not need.
 
-    def _make_room(self, partition: PartitionQueue, messages_max: int, ahead: int) -> None:
-        """The limit is the queue's, shared evenly by its partitions."""
+        The limit is the queue's, shared evenly by its partitions. `ahead` are others, not handed over yet.
+        """
+        messages_max = self._live.queue.config.messages_max
+        if messages_max is None or partition.knows(id):
+            return
         share = max(messages_max // self._partitions.count, 1)
-        count = partition.message_count + ahead
-        if count < share:
+        excess = partition.message_count + ahead + count - share
+        if excess <= 0:
             return
         if self._live.queue.config.overflow is Overflow.REJECT:
             raise QueueFullError(
                 f"queue {self._live.queue.name} holds its {messages_max} messages; acknowledge some, then retry"
             )
-        partition.drop_oldest(count - share + 1)
+        partition.drop_oldest(excess)
+
+
+def _check_open(partition: PartitionQueue) -> None:
+    """Refuse what is for a partition that takes nothing now."""
+    log = partition.partition.log
+    if log.broken is not None:
+        log.check_usable()
+    partition.partition.check_space()
+
+
+def _check(message: Message, bytes_max: int) -> None:
+    """Refuse what no queue takes, or not this one."""
+    body, key, headers, priority, delay_ms, ttl_ms, _ = message
+    if priority != PRIORITY_DEFAULT and not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidRequestError(f"priority is 0 to {PRIORITY_MAX}, not {priority}")
+    if delay_ms is not None:
+        _check_span("delay", delay_ms)
+    if ttl_ms is not None:
+        _check_span("time to live", ttl_ms)
+    size = len(body) + _ENVELOPE_BYTES
+    if headers or key:
+        size += len(key or b"") + sum(len(name) + len(value) for name, value in headers)
+    if size > bytes_max:
+        raise BatchTooLargeError(f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, not {size}")
 
 
 def _outcome(sent: Promise[Sent]) -> Outcome:
