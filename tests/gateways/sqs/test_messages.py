@@ -356,6 +356,25 @@ def test_with_the_scope_of_a_group_two_groups_may_use_one_id() -> None:
     assert found == [("g", "1"), ("h", "1")]
 
 
+def test_with_the_scope_of_a_group_ids_do_not_collide_where_groups_and_ids_have_colons() -> None:
+    door = Door()
+    url = door.create("orders.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    pairs = [("a:b", "c"), ("a", "b:c"), ("1:a", "b:c"), ("a", "c")]
+    for group, id in pairs:
+        door.call("SendMessage", QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId=id)
+    got = door.call("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
+    found = [(one["Attributes"]["MessageGroupId"], one["Attributes"]["MessageDeduplicationId"]) for one in got]
+    assert found == pairs
+
+
+def test_an_id_that_an_earlier_version_joined_to_its_group_is_still_read() -> None:
+    door = Door()
+    url = door.create("orders.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    door.queues.send("orders.fifo", [Message(b"x", b"g", deduplication_id="g:1")])
+    got = door.receive_one(url, AttributeNames=["All"])
+    assert got["Attributes"]["MessageDeduplicationId"] == "1"
+
+
 def test_a_group_is_allowed_on_a_standard_queue() -> None:
     door = Door()
     url = door.create("orders")
