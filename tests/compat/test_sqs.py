@@ -56,6 +56,23 @@ def test_every_receive_mints_a_new_receipt_and_an_old_one_deletes_quietly(make: 
     queue.delete(second)
 
 
+def test_the_newest_receipt_of_a_standard_queue_deletes_however_late(make: Make) -> None:
+    queue = make()
+    queue.send("x")
+    queue.delete(queue.receive_one(VisibilityTimeout=0))
+    assert queue.counts() == (0, 0, 0)
+    for body in ("x", "y", "z"):
+        queue.send(body)
+    newest = queue.receive(3, VisibilityTimeout=1)
+    assert len(newest) == 3
+    wait_until(lambda: queue.counts() == (3, 0, 0), deadline_s=20, what=lambda: f"all are visible: {queue.counts()}")
+    queue.delete(newest[0])
+    entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(newest[1:])]
+    answer = queue.client.delete_message_batch(QueueUrl=queue.url, Entries=entries)
+    assert [entry["Id"] for entry in answer["Successful"]] == ["0", "1"]
+    assert queue.counts() == (0, 0, 0)
+
+
 def test_fifo_refuses_a_delete_once_the_lease_has_expired(make: Make) -> None:
     queue = make(".fifo", ContentBasedDeduplication="true")
     queue.send("x", MessageGroupId="g")

@@ -256,6 +256,27 @@ def test_deleting_with_an_old_receipt_is_quiet_on_a_standard_queue_and_an_error_
     assert door.call("DeleteMessage", QueueUrl=fifo, ReceiptHandle=new[fifo]) == {}
 
 
+def test_the_newest_receipt_of_a_standard_queue_deletes_though_its_visibility_is_over() -> None:
+    door = Door()
+    url, fifo = door.create("orders"), door.create("orders.fifo", ContentBasedDeduplication="true")
+    for body in ("x", "y", "z"):
+        door.call("SendMessage", QueueUrl=url, MessageBody=body)
+    door.call("SendMessage", QueueUrl=fifo, MessageBody="x", MessageGroupId="g")
+    first = door.receive_one(url, VisibilityTimeout=0)
+    again = door.receive_one(url, VisibilityTimeout=1)
+    others = [door.receive_one(url, VisibilityTimeout=1) for _ in range(2)]
+    ordered = door.receive_one(fifo, VisibilityTimeout=1)["ReceiptHandle"]
+    door.clock.advance(1_001)
+    assert door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=first["ReceiptHandle"]) == {}
+    assert door.queues.describe("orders").counts.visible == 3
+    assert door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=again["ReceiptHandle"]) == {}
+    assert door.queues.describe("orders").counts.visible == 2
+    entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(others)]
+    assert door.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)["Failed"] == []
+    assert door.queues.describe("orders").counts.visible == 0
+    assert refused(door, "DeleteMessage", QueueUrl=fifo, ReceiptHandle=ordered) == "InvalidParameterValue"
+
+
 def test_a_forged_receipt_is_refused() -> None:
     door = Door()
     url = door.create("orders")

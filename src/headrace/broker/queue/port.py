@@ -209,7 +209,14 @@ class Queues(Protocol):
         A repeated attempt id within five minutes gets the messages of the first try that it still holds (FIFO).
         """
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]: ...
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        """End leases: their messages are done.
+
+        With `may_be_late` a lease that is over counts as well, as long as nobody has leased the message since: the
+        newest receipt of a message of SQS's standard queues.
+        """
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]: ...
 

@@ -190,8 +190,10 @@ class NodeQueues:
             spawn=self._tasks.spawn,
         )
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.leases.acknowledge(receipts))
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        return self._with(queue, lambda live: live.leases.acknowledge(receipts, may_be_late=may_be_late))
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
         return self._with(queue, lambda live: live.leases.extend(extensions))
