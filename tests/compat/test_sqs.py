@@ -188,6 +188,21 @@ def test_dead_letters_go_back_by_a_move_task(make: Make) -> None:
     assert dead.counts() == (0, 0, 0)
 
 
+def test_a_fifo_message_has_a_deduplication_id_as_a_dead_letter_and_when_it_is_back(make: Make) -> None:
+    dead = make("-dead.fifo")
+    queue = make(".fifo", VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "1"}
+    sent = queue.send("x", **ids)
+    assert queue.receive_one()["Attributes"]["MessageDeduplicationId"] == "1"
+    letter = dead.receive_one(VisibilityTimeout=0)
+    assert letter["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+    queue.set(VisibilityTimeout="60")
+    queue.client.start_message_move_task(SourceArn=dead.arn)
+    back = queue.receive_one()
+    assert back["MessageId"] == sent["MessageId"]
+    assert back["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+
+
 def test_a_running_move_task_is_cancelled(make: Make) -> None:
     dead, target = make("-dead"), make("-target")
     queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
