@@ -203,6 +203,21 @@ def test_a_fifo_message_has_a_deduplication_id_as_a_dead_letter_and_when_it_is_b
     assert back["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
 
 
+def test_a_move_task_fails_where_letters_do_not_say_where_they_came_from(make: Make) -> None:
+    dead = make("-dead")
+    make(RedrivePolicy=dead.redrive_policy(1))
+    dead.send("direct")
+    dead.client.start_message_move_task(SourceArn=dead.arn)
+
+    def task() -> dict[str, Any]:
+        [found] = dead.client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
+        return dict(found)
+
+    wait_until(lambda: task()["Status"] != "RUNNING", deadline_s=30, what=lambda: "the task is over")
+    assert (task()["Status"], task()["FailureReason"]) == ("FAILED", "CouldNotDetermineMessageSource")
+    assert dead.counts() == (1, 0, 0)
+
+
 def test_a_running_move_task_is_cancelled(make: Make) -> None:
     dead, target = make("-dead"), make("-target")
     queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))

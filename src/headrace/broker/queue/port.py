@@ -153,6 +153,10 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 EVERYTHING = RedriveFilter()
 
 
+# Why a redrive failed that had letters to bring back which do not say where they came from.
+NO_SOURCE = "no_source"
+
+
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """A redrive and its progress."""
 
@@ -163,11 +167,12 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_second: int | None
     state: RedriveState
     moved: int
-    skipped: int  # did not match
+    skipped: int  # did not match, or had nowhere to go
     total: int  # how many were there at the start
     started_ms: int
     ended_ms: int | None = None
     failure: str | None = None
+    failure_code: str | None = None  # of the error that ended it, or NO_SOURCE
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):

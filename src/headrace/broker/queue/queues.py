@@ -104,6 +104,7 @@ class NodeQueues:
             wall_ms=steady.wall_ms,
             spawn=spawn,
             find=lambda name: self._live.get(name),
+            missing=lambda name: self._live.missing(name),
             send=self._send_moved,
             save=admin.save_redrives,
         )
