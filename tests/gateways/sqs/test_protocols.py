@@ -66,6 +66,14 @@ def test_every_operation_is_served_and_says_what_it_needs(operation: str) -> Non
     assert refusal.value.code == "MissingParameter"
 
 
+@pytest.mark.parametrize("operation", ["SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"])
+def test_a_form_for_a_batch_without_entries_is_refused_as_an_empty_batch(operation: str) -> None:
+    door = Door()
+    door.create("orders")
+    error = xml(door.form({"Action": operation}, queue="orders"), 400)
+    assert error.findtext(f"{NS}Error/{NS}Code") == "AWS.SimpleQueueService.EmptyBatchRequest"
+
+
 def test_a_field_that_is_null_is_one_that_is_not_given() -> None:
     door = Door()
     url = door.call("CreateQueue", QueueName="orders", Attributes=None, tags=None)["QueueUrl"]
@@ -101,6 +109,9 @@ def test_the_routes_are_a_ports_root_and_the_addresses_of_queues() -> None:
     router = Router(Door().gateway.routes())
     assert router.find("POST", "/").routes
     assert router.find("POST", "/000000000000/orders.fifo").values == ("000000000000", "orders.fifo")
+    for method in ("GET", "POST"):
+        found = router.find(method, "/000000000000/orders/")
+        assert (len(found.routes), found.values) == (1, ("000000000000", "orders"))
     [get] = router.find("GET", "/").routes
     assert get.when is not None
     assert get.when(Request("GET", "/", "Action=ListQueues", {}, b""))

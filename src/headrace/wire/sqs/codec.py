@@ -13,7 +13,7 @@ import msgspec
 from headrace.wire.sqs import query
 from headrace.wire.sqs.answer import Answer
 from headrace.wire.sqs.error import INVALID_VALUE, MALFORMED, UNKNOWN_OPERATION, SqsError, missing
-from headrace.wire.sqs.request import OPERATIONS, SqsRequest
+from headrace.wire.sqs.request import BATCHES, OPERATIONS, SqsRequest
 
 JSON_CONTENT_TYPE = "application/x-amz-json-1.0"
 TARGET_PREFIX = "AmazonSQS."
@@ -114,6 +114,9 @@ def decode_form(form: Mapping[str, str], *, queue_url: str | None) -> tuple[str,
     fields = query.to_request(operation, form)
     if queue_url is not None:
         fields.setdefault("QueueUrl", queue_url)
+    if issubclass(kind, BATCHES):
+        # A form has no way to write an empty list but to leave it out, and SQS calls that an empty batch.
+        fields.setdefault("Entries", [])
     try:
         return operation, msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
