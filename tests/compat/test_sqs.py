@@ -56,6 +56,23 @@ def test_every_receive_mints_a_new_receipt_and_an_old_one_deletes_quietly(make: 
     queue.delete(second)
 
 
+def test_the_newest_receipt_of_a_standard_queue_deletes_however_late(make: Make) -> None:
+    queue = make()
+    queue.send("x")
+    queue.delete(queue.receive_one(VisibilityTimeout=0))
+    assert queue.counts() == (0, 0, 0)
+    for body in ("x", "y", "z"):
+        queue.send(body)
+    newest = queue.receive(3, VisibilityTimeout=1)
+    assert len(newest) == 3
+    wait_until(lambda: queue.counts() == (3, 0, 0), deadline_s=20, what=lambda: f"all are visible: {queue.counts()}")
+    queue.delete(newest[0])
+    entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(newest[1:])]
+    answer = queue.client.delete_message_batch(QueueUrl=queue.url, Entries=entries)
+    assert [entry["Id"] for entry in answer["Successful"]] == ["0", "1"]
+    assert queue.counts() == (0, 0, 0)
+
+
 def test_fifo_refuses_a_delete_once_the_lease_has_expired(make: Make) -> None:
     queue = make(".fifo", ContentBasedDeduplication="true")
     queue.send("x", MessageGroupId="g")
@@ -169,6 +186,36 @@ def test_dead_letters_go_back_by_a_move_task(make: Make) -> None:
 
     wait_until(is_over, deadline_s=30, what=lambda: "the task is over")
     assert dead.counts() == (0, 0, 0)
+
+
+def test_a_fifo_message_has_a_deduplication_id_as_a_dead_letter_and_when_it_is_back(make: Make) -> None:
+    dead = make("-dead.fifo")
+    queue = make(".fifo", VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
+    ids = {"MessageGroupId": "g", "MessageDeduplicationId": "1"}
+    sent = queue.send("x", **ids)
+    assert queue.receive_one()["Attributes"]["MessageDeduplicationId"] == "1"
+    letter = dead.receive_one(VisibilityTimeout=0)
+    assert letter["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+    queue.set(VisibilityTimeout="60")
+    queue.client.start_message_move_task(SourceArn=dead.arn)
+    back = queue.receive_one()
+    assert back["MessageId"] == sent["MessageId"]
+    assert back["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+
+
+def test_a_move_task_fails_where_letters_do_not_say_where_they_came_from(make: Make) -> None:
+    dead = make("-dead")
+    make(RedrivePolicy=dead.redrive_policy(1))
+    dead.send("direct")
+    dead.client.start_message_move_task(SourceArn=dead.arn)
+
+    def task() -> dict[str, Any]:
+        [found] = dead.client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
+        return dict(found)
+
+    wait_until(lambda: task()["Status"] != "RUNNING", deadline_s=30, what=lambda: "the task is over")
+    assert (task()["Status"], task()["FailureReason"]) == ("FAILED", "CouldNotDetermineMessageSource")
+    assert dead.counts() == (1, 0, 0)
 
 
 def test_a_running_move_task_is_cancelled(make: Make) -> None:

@@ -71,6 +71,14 @@ def test_a_queue_is_worked_by_forms_at_its_own_address(node: NodeProcess, reques
     assert refusal.findtext(f"{NS}Error/{NS}Code") == "AWS.SimpleQueueService.NonExistentQueue"
 
 
+def test_the_address_of_a_queue_may_end_with_a_slash(node: NodeProcess, request: pytest.FixtureRequest) -> None:
+    queue = TestQueue(connect(node), queue_name(request.node.name), VisibilityTimeout="35")
+    query = urlencode({"Action": "GetQueueAttributes", "AttributeName": "All"})
+    for address, body in ((f"{queue.url}/?{query}", None), (f"{queue.url}/", query.encode())):
+        with urllib.request.urlopen(address, body, timeout=30) as answer:
+            assert b"<Name>VisibilityTimeout</Name><Value>35</Value>" in answer.read()
+
+
 def test_a_message_in_xml_has_every_member_of_the_service_model(
     node: NodeProcess, request: pytest.FixtureRequest
 ) -> None:

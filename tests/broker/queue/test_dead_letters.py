@@ -73,6 +73,40 @@ def test_a_redrive_takes_what_its_filter_says_and_leaves_the_rest() -> None:
     run(main())
 
 
+def test_a_redrive_that_leaves_letters_with_nowhere_to_go_fails_and_moves_the_others() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.create("gone", QueueConfig(dead_letter=DEAD))
+        await world.send(b"orphan", queue="gone")
+        (message,) = await world.receive(queue="gone")
+        await world.queues.reject("gone", [Rejection(message.receipt, "no good")])
+        await kill_many(world, [b"a", b"b"])
+        await world.queues.delete("gone")
+        await world.queues.redrive(DEAD)
+        await world.node.clock.elapse(1000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.skipped) == (RedriveState.FAILED, 2, 1)
+        assert (redrive.failure_code, "no queue gone" in redrive.failure) == ("unknown_queue", True)
+        assert sorted(await world.bodies()) == [b"a", b"b"]
+        await world.send(b"direct", queue=DEAD)
+        await world.queues.redrive(DEAD)
+        await world.node.clock.elapse(1000)
+        redrive, _ = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.failure_code) == (RedriveState.FAILED, 0, "no_source")
+        assert redrive.failure.startswith("1 stay: they do not say which queue they came from")
+        await world.queues.redrive(DEAD, filter=RedriveFilter(reason="of a"))
+        await world.node.clock.elapse(1000)
+        assert world.queues.redrives(DEAD)[0].state is RedriveState.COMPLETED, "what was not asked for may stay"
+        await world.queues.redrive(DEAD, target=NAME)
+        await world.node.clock.elapse(1000)
+        await world.node.restart()
+        redrives = world.queues.redrives(DEAD)
+        assert [one.failure_code for one in redrives] == [None, None, "no_source", "unknown_queue"]
+        assert (redrives[0].state, redrives[0].moved) == (RedriveState.COMPLETED, 2)
+
+    run(main())
+
+
 def test_a_redrive_by_places_takes_exactly_those_and_leaves_what_is_leased() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -56,6 +56,62 @@ def test_a_message_reappears_when_its_lease_expires_and_its_old_receipt_is_stale
     run(main())
 
 
+def test_who_may_be_late_acknowledges_with_the_newest_receipt_and_others_do_not() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (first,) = await world.receive(lease_ms=1000)
+        await world.node.clock.elapse(1000)
+        (second,) = await world.receive(lease_ms=0)
+        (outcome,) = await world.acknowledge(second)
+        assert isinstance(outcome, StaleReceiptError)
+        (outcome,) = await world.acknowledge(first, may_be_late=True)
+        assert isinstance(outcome, StaleReceiptError)
+        assert world.counts().visible == 1
+        assert await world.acknowledge(second, may_be_late=True) == [None]
+        assert await world.acknowledge(second, may_be_late=True) == [None], "may be repeated"
+        assert (world.counts().visible, world.counts().acknowledged) == (0, 1)
+        await world.node.restart()
+        assert await world.receive() == []
+
+    run(main())
+
+
+def test_a_late_acknowledgement_is_good_after_a_restart_if_the_log_has_the_lease() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee="exactly_once")
+        await world.send(b"a", b"b")
+        over, left = await world.receive(lease_ms=1000)
+        await world.node.clock.elapse(1000)
+        await world.node.restart()
+        assert await world.acknowledge(over, may_be_late=True) == [None]
+        # A lease of this process, and with another number: neither is the receipt's any more.
+        (again,) = await world.receive(lease_ms=0)
+        assert again.body == b"b"
+        (outcome,) = await world.acknowledge(left, may_be_late=True)
+        assert isinstance(outcome, StaleReceiptError)
+        await world.node.kill()
+        assert await world.acknowledge(again, may_be_late=True) == [None]
+        assert world.counts().visible == 0
+
+    run(main())
+
+
+def test_a_late_acknowledgement_of_a_forgotten_lease_is_refused_though_a_later_one_has_its_number() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (forgotten,) = await world.receive(lease_ms=1000)
+        await world.node.kill()
+        (known,) = await world.receive(lease_ms=0)
+        assert known.attempt == forgotten.attempt
+        (outcome,) = await world.acknowledge(forgotten, may_be_late=True)
+        assert isinstance(outcome, StaleReceiptError)
+        assert await world.acknowledge(known, may_be_late=True) == [None]
+
+    run(main())
+
+
 def test_a_waiting_receive_is_served_when_a_message_is_committed() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -44,8 +44,11 @@ class QueueWorld:
     async def bodies(self, count_max: int = 10, **options: Any) -> list[bytes]:
         return [message.body for message in await self.receive(count_max, **options)]
 
-    async def acknowledge(self, *messages: Received, queue: str = NAME) -> list[HeadraceError | None]:
-        return await self.node.queues.acknowledge(queue, [message.receipt for message in messages])
+    async def acknowledge(
+        self, *messages: Received, queue: str = NAME, may_be_late: bool = False
+    ) -> list[HeadraceError | None]:
+        receipts = [message.receipt for message in messages]
+        return await self.node.queues.acknowledge(queue, receipts, may_be_late=may_be_late)
 
     async def release(self, *messages: Received, delay_ms: int | None = None) -> list[HeadraceError | None]:
         return await self.node.queues.release(NAME, [Release(message.receipt, delay_ms) for message in messages])

@@ -130,8 +130,9 @@ def test_a_lease_that_a_transaction_holds_does_not_end_before_the_transaction() 
         assert await world.bodies("in") == []
         page = await world.queues.browse("in", state=MessageState.LEASED)
         assert [one.body for one in page.messages] == [b"work"]
-        for outcome in await world.queues.acknowledge("in", [received.receipt]):
-            assert isinstance(outcome, StaleReceiptError)
+        for may_be_late in (False, True):
+            for outcome in await world.queues.acknowledge("in", [received.receipt], may_be_late=may_be_late):
+                assert isinstance(outcome, StaleReceiptError)
         await world.clock.elapse(11_000)
         await settle()
         assert await world.bodies("in") == [b"work"], "its time was over, and it was aborted"

@@ -169,6 +169,22 @@ class QueueMachine(RuleBasedStateMachine):
         self.acknowledged.update(offsets)
 
     @precondition(lambda self: self.receipts)
+    @rule(which_one=which)
+    def acknowledge_late(self, which_one: int) -> None:
+        offset, attempt = self.receipts[which_one % len(self.receipts)]
+        self.model.advance(self.now)
+        message = self.model.messages[offset]
+        is_newest = message.is_live and message.attempt == attempt and message.state in ("leased", "ready", "delayed")
+        try:
+            self.fold.check_newest(offset, attempt, now=self.now)
+        except StaleReceiptError:
+            assert not is_newest
+            return
+        assert is_newest
+        self.written(self.fold.acknowledge([offset], now=self.now))
+        self.acknowledged.add(offset)
+
+    @precondition(lambda self: self.receipts)
     @rule(first=which, count=st.integers(1, 4), producer_id=producers)
     def acknowledge_in_a_transaction(self, first: int, count: int, producer_id: int) -> None:
         offsets = self.held(first, count)

@@ -140,6 +140,47 @@ def test_a_stale_receipt_is_refused_and_says_what_happened() -> None:
         script.fold.check(0, 2, now=script.now)
 
 
+def test_the_newest_receipt_is_good_for_whoever_may_be_late_until_the_message_is_leased_again() -> None:
+    script = Script(QueueConfig(backoff=Backoff(first_ms=100, last_ms=100)))
+    script.send(count=1)
+    script.receive(lease_ms=10)
+    script.fold.check_newest(0, 1, now=script.now)
+    script.wait(10)
+    assert script.states([0]) == ["delayed"]
+    script.fold.check_newest(0, 1, now=script.now)
+    script.wait(100)
+    assert script.states([0]) == ["visible"]
+    script.fold.check_newest(0, 1, now=script.now)
+    script.receive(lease_ms=0)
+    with pytest.raises(StaleReceiptError, match="is over"):
+        script.fold.check_newest(0, 1, now=script.now)
+    script.fold.check_newest(0, 2, now=script.now)
+    script.acknowledge(0)
+    assert script.fold.counts.acknowledged == 1
+    script.wait(1000)
+    assert script.receive() == []
+    with pytest.raises(StaleReceiptError, match="gone"):
+        script.fold.check_newest(0, 2, now=script.now)
+
+
+def test_a_late_receipt_is_refused_where_the_message_is_on_its_way_out_or_held_in_a_transaction() -> None:
+    script = Script(QueueConfig(max_deliveries=1))
+    script.send(count=3)
+    script.receive(lease_ms=10)
+    script.fold.acknowledge_later(7, [0], now=script.now)
+    script.fold.reject(1, "no good", now=script.now)
+    script.wait(10)
+    for offset in range(3):
+        with pytest.raises(StaleReceiptError):
+            script.fold.check_newest(offset, 1, now=script.now)
+    overdue = Script()
+    overdue.send(Properties(expires_ms=overdue.now.wall_ms + 20))
+    overdue.receive(lease_ms=10)
+    overdue.wait(20)
+    with pytest.raises(StaleReceiptError):
+        overdue.fold.check_newest(0, 1, now=overdue.now)
+
+
 def test_a_receipt_is_refused_at_its_lease_end_even_if_nobody_let_time_pass_before() -> None:
     script = Script()
     script.send(count=1)

@@ -93,7 +93,10 @@ class ScriptedQueues(SendsOne):
         self.asked.append((what, queue, list(entries)))
         return kept([self._next_error() for _ in entries])
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        assert not may_be_late, "REST refuses a lease that is over"
         return self._done("acknowledge", queue, receipts)
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:

@@ -150,23 +150,25 @@ class FakeQueues(SendsOne):
             one.offset,
         )
 
-    def _held(self, shelf: Shelf, receipt: str) -> Stored:
+    def _held(self, shelf: Shelf, receipt: str, *, may_be_late: bool = False) -> Stored:
         queue_id, _, rest = receipt.partition("/")
         if queue_id != str(shelf.queue.id):
             raise InvalidReceiptError("not signed here")
         offset, attempt = map(int, rest.split("/"))
         one = shelf.messages.get(offset)
-        if one is None or one.attempt != attempt or one.until_ms <= self.clock.wall_ms():
+        if one is None or one.attempt != attempt or (one.until_ms <= self.clock.wall_ms() and not may_be_late):
             raise StaleReceiptError("the lease is over")
         return one
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         shelf = self.shelf(queue)
 
         def act(one: Stored, at: int) -> None:
             del shelf.messages[one.offset]
 
-        return self._each(shelf, receipts, act)
+        return self._each(shelf, receipts, act, may_be_late=may_be_late)
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
         def act(one: Stored, at: int) -> None:
@@ -184,11 +186,13 @@ class FakeQueues(SendsOne):
 
         return self._each(self.shelf(queue), [release.receipt for release in releases], act)
 
-    def _each(self, shelf: Shelf, receipts: Sequence[str], act: Any) -> Promise[list[HeadraceError | None]]:
+    def _each(
+        self, shelf: Shelf, receipts: Sequence[str], act: Any, *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         outcomes: list[HeadraceError | None] = []
         for at, receipt in enumerate(receipts):
             try:
-                act(self._held(shelf, receipt), at)
+                act(self._held(shelf, receipt, may_be_late=may_be_late), at)
                 outcomes.append(None)
             except HeadraceError as error:
                 outcomes.append(error)

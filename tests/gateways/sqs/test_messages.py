@@ -256,6 +256,27 @@ def test_deleting_with_an_old_receipt_is_quiet_on_a_standard_queue_and_an_error_
     assert door.call("DeleteMessage", QueueUrl=fifo, ReceiptHandle=new[fifo]) == {}
 
 
+def test_the_newest_receipt_of_a_standard_queue_deletes_though_its_visibility_is_over() -> None:
+    door = Door()
+    url, fifo = door.create("orders"), door.create("orders.fifo", ContentBasedDeduplication="true")
+    for body in ("x", "y", "z"):
+        door.call("SendMessage", QueueUrl=url, MessageBody=body)
+    door.call("SendMessage", QueueUrl=fifo, MessageBody="x", MessageGroupId="g")
+    first = door.receive_one(url, VisibilityTimeout=0)
+    again = door.receive_one(url, VisibilityTimeout=1)
+    others = [door.receive_one(url, VisibilityTimeout=1) for _ in range(2)]
+    ordered = door.receive_one(fifo, VisibilityTimeout=1)["ReceiptHandle"]
+    door.clock.advance(1_001)
+    assert door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=first["ReceiptHandle"]) == {}
+    assert door.queues.describe("orders").counts.visible == 3
+    assert door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=again["ReceiptHandle"]) == {}
+    assert door.queues.describe("orders").counts.visible == 2
+    entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(others)]
+    assert door.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)["Failed"] == []
+    assert door.queues.describe("orders").counts.visible == 0
+    assert refused(door, "DeleteMessage", QueueUrl=fifo, ReceiptHandle=ordered) == "InvalidParameterValue"
+
+
 def test_a_forged_receipt_is_refused() -> None:
     door = Door()
     url = door.create("orders")
@@ -354,6 +375,25 @@ def test_with_the_scope_of_a_group_two_groups_may_use_one_id() -> None:
     got = door.call("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
     found = [(one["Attributes"]["MessageGroupId"], one["Attributes"]["MessageDeduplicationId"]) for one in got]
     assert found == [("g", "1"), ("h", "1")]
+
+
+def test_with_the_scope_of_a_group_ids_do_not_collide_where_groups_and_ids_have_colons() -> None:
+    door = Door()
+    url = door.create("orders.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    pairs = [("a:b", "c"), ("a", "b:c"), ("1:a", "b:c"), ("a", "c")]
+    for group, id in pairs:
+        door.call("SendMessage", QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId=id)
+    got = door.call("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])["Messages"]
+    found = [(one["Attributes"]["MessageGroupId"], one["Attributes"]["MessageDeduplicationId"]) for one in got]
+    assert found == pairs
+
+
+def test_an_id_that_an_earlier_version_joined_to_its_group_is_still_read() -> None:
+    door = Door()
+    url = door.create("orders.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    door.queues.send("orders.fifo", [Message(b"x", b"g", deduplication_id="g:1")])
+    got = door.receive_one(url, AttributeNames=["All"])
+    assert got["Attributes"]["MessageDeduplicationId"] == "1"
 
 
 def test_a_group_is_allowed_on_a_standard_queue() -> None:

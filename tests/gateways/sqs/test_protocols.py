@@ -66,10 +66,52 @@ def test_every_operation_is_served_and_says_what_it_needs(operation: str) -> Non
     assert refusal.value.code == "MissingParameter"
 
 
+@pytest.mark.parametrize("operation", ["SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"])
+def test_a_form_for_a_batch_without_entries_is_refused_as_an_empty_batch(operation: str) -> None:
+    door = Door()
+    door.create("orders")
+    error = xml(door.form({"Action": operation}, queue="orders"), 400)
+    assert error.findtext(f"{NS}Error/{NS}Code") == "AWS.SimpleQueueService.EmptyBatchRequest"
+
+
+def test_a_field_that_is_null_is_one_that_is_not_given() -> None:
+    door = Door()
+    url = door.call("CreateQueue", QueueName="orders", Attributes=None, tags=None)["QueueUrl"]
+    assert door.call("ListQueues", QueueNamePrefix=None, MaxResults=None) == {"QueueUrls": [url]}
+    color = {"StringValue": "blue", "BinaryValue": None, "StringListValues": None, "DataType": "String"}
+    more = {"DelaySeconds": None, "MessageAttributes": {"color": color}, "MessageSystemAttributes": None}
+    door.call("SendMessage", QueueUrl=url, MessageBody="x", **more)
+    raw = {"StringValue": None, "BinaryValue": "AP8=", "BinaryListValues": None, "DataType": "Binary"}
+    entry = {"Id": "a", "MessageBody": "y", "MessageAttributes": {"raw": raw}}
+    assert door.call("SendMessageBatch", QueueUrl=url, Entries=[entry])["Failed"] == []
+    names = {"AttributeNames": None, "MessageSystemAttributeNames": None, "MessageAttributeNames": ["All"]}
+    first, second = door.call("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, **names)["Messages"]
+    assert (first["Body"], first["MessageAttributes"]["color"]["StringValue"]) == ("x", "blue")
+    assert second["MessageAttributes"]["raw"]["BinaryValue"] == "AP8="
+    assert door.call("GetQueueAttributes", QueueUrl=url, AttributeNames=None) == {}
+    with pytest.raises(Refused) as refusal:
+        door.call("SendMessage", QueueUrl=url, MessageBody=None)
+    assert refusal.value.code == "MissingParameter"
+    with pytest.raises(Refused) as refusal:
+        door.call("ReceiveMessage", QueueUrl=url, AttributeNames=[None])
+    assert refusal.value.code == "InvalidParameterValue"
+
+
+def test_nulls_that_are_nested_as_no_request_is_are_refused() -> None:
+    door = Door()
+    headers = {"host": "localhost", "x-amz-target": "AmazonSQS.CreateQueue"}
+    body = b'{"QueueName": null, "Attributes": ' + b"[" * 100_000 + b"null" + b"]" * 100_000 + b"}"
+    response = door.answer(Request("POST", "/", "", headers, body, (), "request-1"))
+    assert response.status == 400
+
+
 def test_the_routes_are_a_ports_root_and_the_addresses_of_queues() -> None:
     router = Router(Door().gateway.routes())
     assert router.find("POST", "/").routes
     assert router.find("POST", "/000000000000/orders.fifo").values == ("000000000000", "orders.fifo")
+    for method in ("GET", "POST"):
+        found = router.find(method, "/000000000000/orders/")
+        assert (len(found.routes), found.values) == (1, ("000000000000", "orders"))
     [get] = router.find("GET", "/").routes
     assert get.when is not None
     assert get.when(Request("GET", "/", "Action=ListQueues", {}, b""))

@@ -3,9 +3,11 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from tests.gateways.sqs.door import Door, Refused
 
+from headrace.broker.queue.port import RedriveState
 from headrace.model.queue import Deduplication, Guarantee, QueueConfig
 
 DAY_MS = 86_400_000
@@ -335,6 +337,27 @@ def test_dead_letters_are_moved_back_by_a_task_that_can_be_watched_and_cancelled
     assert "TaskHandle" not in task
     assert refused(door, "CancelMessageMoveTask", TaskHandle=handle) == "ResourceNotFoundException"
     assert refused(door, "CancelMessageMoveTask", TaskHandle="forged") == "InvalidParameterValue"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("no_source", "CouldNotDetermineMessageSource"),
+        ("unknown_queue", "AWS.SimpleQueueService.NonExistentQueue"),
+        ("disk_full", "no room"),
+    ],
+)
+def test_a_move_task_that_failed_says_why_in_the_words_of_sqs(code: str, reason: str) -> None:
+    door = Door()
+    door.create("dead")
+    door.create("orders", RedrivePolicy=policy("dead"))
+    arn = "arn:aws:sqs:us-east-1:000000000000:dead"
+    door.call("StartMessageMoveTask", SourceArn=arn)
+    [redrive] = door.queues.tasks["dead"]
+    failed = {"state": RedriveState.FAILED, "failure": "no room", "failure_code": code}
+    door.queues.tasks["dead"] = [msgspec.structs.replace(redrive, **failed)]
+    [task] = door.call("ListMessageMoveTasks", SourceArn=arn)["Results"]
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", reason)
 
 
 def test_a_move_task_that_makes_no_sense_is_refused() -> None:

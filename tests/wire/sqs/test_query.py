@@ -75,6 +75,27 @@ def test_every_kind_of_list_and_map_is_read() -> None:
     ) == request.AddPermission(queue_url=URL, label="x", account_ids=["1"], actions=["*", "A"])
 
 
+def test_the_only_member_of_a_list_or_a_map_may_have_no_number() -> None:
+    ask = {"Action": "GetQueueAttributes", "QueueUrl": URL, "AttributeName": "All"}
+    assert decode(ask) == request.GetQueueAttributes(queue_url=URL, attribute_names=["All"])
+    change = {"Action": "SetQueueAttributes", "QueueUrl": URL, "Attribute.Value": "35"}
+    assert decode({**change, "Attribute.Name": "VisibilityTimeout"}) == request.SetQueueAttributes(
+        queue_url=URL, attributes={"VisibilityTimeout": "35"}
+    )
+    send = {"Action": "SendMessage", "QueueUrl": URL, "MessageBody": "x", "MessageAttribute.Name": "color"}
+    value = {"MessageAttribute.Value.StringValue": "blue", "MessageAttribute.Value.DataType": "String"}
+    assert decode({**send, **value}) == request.SendMessage(
+        queue_url=URL,
+        message_body="x",
+        message_attributes={"color": request.AttributeValue(string_value="blue", data_type="String")},
+    )
+
+
+def test_a_batch_without_entries_is_an_empty_one() -> None:
+    for operation in request.BATCHES:
+        assert decode({"Action": operation.__name__}, queue_url=URL) == operation(queue_url=URL, entries=[])
+
+
 def test_the_address_names_the_queue_where_the_form_does_not() -> None:
     assert decode({"Action": "PurgeQueue"}, queue_url=URL) == request.PurgeQueue(queue_url=URL)
     assert decode({"Action": "PurgeQueue", "QueueUrl": "x"}, queue_url=URL) == request.PurgeQueue(queue_url="x")
@@ -90,6 +111,10 @@ def test_the_address_names_the_queue_where_the_form_does_not() -> None:
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag.x.Key": "a"}, "MalformedInput"),
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag.1": "a"}, "MalformedInput"),
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag": "a", "Tag.1.Key": "b"}, "MalformedInput"),
+        ({"Action": "TagQueue", "QueueUrl": URL, "Tag.Key": "a", "Tag.1.Key": "b"}, "MalformedInput"),
+        ({"Action": "TagQueue", "QueueUrl": URL, "Tag.Value": "a"}, "MalformedInput"),
+        ({"Action": "UntagQueue", "QueueUrl": URL, "TagKey": "a", "TagKey.1": "b"}, "MalformedInput"),
+        ({"Action": "SendMessageBatch"}, "MissingParameter"),
     ],
 )
 def test_a_form_that_makes_no_request_is_refused(fields: dict[str, str], code: str) -> None:

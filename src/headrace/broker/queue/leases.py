@@ -18,7 +18,7 @@ class Leases:
         self._live = live
         self._signer = signer
 
-    def acknowledge(self, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
+    def acknowledge(self, receipts: Sequence[str], *, may_be_late: bool = False) -> Promise[list[HeadraceError | None]]:
         gather: Gather[HeadraceError | None] = Gather(len(receipts))
         by_partition: dict[PartitionQueue, dict[int, tuple[int, list[int]]]] = {}
         for at, text in enumerate(receipts):
@@ -30,7 +30,7 @@ class Leases:
             held = by_partition.setdefault(partition, {})
             try:
                 if receipt.offset not in held:
-                    partition.check(receipt)
+                    partition.check(receipt, may_be_late=may_be_late)
             except StaleReceiptError as error:
                 # Whoever repeats an acknowledgement because its answer got lost has done nothing wrong.
                 if partition.was_acknowledged(receipt.offset, receipt.attempt):

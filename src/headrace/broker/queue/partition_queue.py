@@ -72,8 +72,9 @@ class PartitionQueue:
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_closed = False
-        # Leases that an earlier process took and the log has: only their receipts may be of an earlier epoch.
-        self._inherited = set(fold.leases.values)
+        # Messages whose last lease an earlier process took and the log has: only their receipts may be of an earlier
+        # epoch. Those whose lease is over are among them, for whoever acknowledges late.
+        self._inherited = {*fold.leases.values, *fold.attempts, *fold.held}
         self._answered: dict[tuple[int, int], None] = {}
         self._name = fold_name(id)
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
@@ -236,13 +237,17 @@ class PartitionQueue:
     def check_open(self) -> None:
         self.partition.log.check_usable()
 
-    def check(self, receipt: Receipt) -> None:
-        """Refuse a receipt whose lease is over, or was taken by a process whose log had not got it yet."""
+    def check(self, receipt: Receipt, *, may_be_late: bool = False) -> None:
+        """Refuse a receipt whose lease is over, or was taken by a process whose log had not got it yet.
+
+        `may_be_late`: over it may be, if nobody has leased the message since.
+        """
         if receipt.epoch != self.partition.epoch and receipt.offset not in self._inherited:
             raise StaleReceiptError(
                 "this lease was not on disk when the node stopped, and is forgotten; the message is handed out again"
             )
-        self.fold.check(receipt.offset, receipt.attempt, now=self.now.now())
+        check = self.fold.check_newest if may_be_late else self.fold.check
+        check(receipt.offset, receipt.attempt, now=self.now.now())
 
     def holds(self, offset: int, attempt: int) -> bool:
         try:

@@ -157,6 +157,10 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 EVERYTHING = RedriveFilter()
 
 
+# Why a redrive failed that had letters to bring back which do not say where they came from.
+NO_SOURCE = "no_source"
+
+
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """A redrive and its progress."""
 
@@ -167,11 +171,12 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_second: int | None
     state: RedriveState
     moved: int
-    skipped: int  # did not match
+    skipped: int  # did not match, or had nowhere to go
     total: int  # how many were there at the start
     started_ms: int
     ended_ms: int | None = None
     failure: str | None = None
+    failure_code: str | None = None  # of the error that ended it, or NO_SOURCE
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +218,14 @@ class Queues(Protocol):
         A repeated attempt id within five minutes gets the messages of the first try that it still holds (FIFO).
         """
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]: ...
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        """End leases: their messages are done.
+
+        With `may_be_late` a lease that is over counts as well, as long as nobody has leased the message since: the
+        newest receipt of a message of SQS's standard queues.
+        """
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]: ...
 

@@ -105,6 +105,7 @@ class NodeQueues:
             wall_ms=steady.wall_ms,
             spawn=spawn,
             find=lambda name: self._live.get(name),
+            missing=lambda name: self._live.missing(name),
             send=self._send_moved,
             save=admin.save_redrives,
         )
@@ -191,8 +192,10 @@ class NodeQueues:
             spawn=self._tasks.spawn,
         )
 
-    def acknowledge(self, queue: str, receipts: Sequence[str]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.leases.acknowledge(receipts))
+    def acknowledge(
+        self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        return self._with(queue, lambda live: live.leases.acknowledge(receipts, may_be_late=may_be_late))
 
     def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
         return self._with(queue, lambda live: live.leases.extend(extensions))

@@ -3,10 +3,14 @@
 What was there when it began is looked at once, in order; what comes in meanwhile, a message that failed again among it,
 is left alone. Each message is copied with a move id and ended here when the copy is committed. A redrive is written
 down in the metadata, so a node that comes back goes on with it: what was moved is no longer there to be moved again.
+
+A letter that has nowhere to go (it names no source, or one that is gone) stays where it is and holds up no other one; a
+redrive that leaves any such letter behind ends as failed and says so.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,7 +23,7 @@ from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.moved import header_of, redriven
 from headrace.broker.queue.mover import SendMoved
 from headrace.broker.queue.partition_queue import PartitionQueue
-from headrace.broker.queue.port import Redrive, RedriveFilter, RedriveState
+from headrace.broker.queue.port import NO_SOURCE, Redrive, RedriveFilter, RedriveState
 from headrace.folds.queue.view import State, iterate, state_of
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -34,6 +38,8 @@ _BATCH_COUNT = 100
 _SAVE_MS = 1000
 
 Save = Callable[[str, list[dict[str, Any]]], Awaitable[None]]
+# Letters with nowhere to go, counted by the queue that they should go to; None: they name none.
+Stranded = Counter[str | None]
 
 
 class SavedRedrive(msgspec.Struct, kw_only=True):
@@ -53,6 +59,7 @@ class Redriver:
         wall_ms: Callable[[], int],
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
         find: Callable[[str], LiveQueue | None],
+        missing: Callable[[str], HeadraceError],
         send: SendMoved,
         save: Save,
     ) -> None:
@@ -62,6 +69,7 @@ class Redriver:
         self._wall_ms = wall_ms
         self._spawn = spawn
         self._find = find
+        self._missing = missing  # why a queue was not found
         self._send = send
         self._save = save
         self._known: dict[str, list[SavedRedrive]] = {}
@@ -129,8 +137,26 @@ class Redriver:
     def _start(self, live: LiveQueue, saved: SavedRedrive) -> None:
         self._tasks[live.queue.name] = self._spawn(self._run(live, saved))
 
-    def _end(self, saved: SavedRedrive, state: RedriveState, failure: str | None = None) -> None:
-        saved.redrive = msgspec.structs.replace(saved.redrive, state=state, ended_ms=self._wall_ms(), failure=failure)
+    def _end(
+        self, saved: SavedRedrive, state: RedriveState, failure: str | None = None, code: str | None = None
+    ) -> None:
+        saved.redrive = msgspec.structs.replace(
+            saved.redrive, state=state, ended_ms=self._wall_ms(), failure=failure, failure_code=code
+        )
+
+    def _complete(self, saved: SavedRedrive, stranded: Stranded) -> None:
+        if not stranded:
+            self._end(saved, RedriveState.COMPLETED)
+            return
+        reasons, code = [], None
+        if count := stranded.pop(None, 0):
+            reasons.append(f"{count} stay: they do not say which queue they came from; name a target")
+            code = NO_SOURCE
+        for target, count in sorted((target, count) for target, count in stranded.items() if target is not None):
+            error = self._missing(target)
+            reasons.append(f"{count} stay: {error}")
+            code = code or error.code
+        self._end(saved, RedriveState.FAILED, ". ".join(reasons), code)
 
     async def _write(self, queue: str) -> None:
         await self._save(queue, [msgspec.to_builtins(saved) for saved in self._known.get(queue, [])])
@@ -139,17 +165,20 @@ class Redriver:
         try:
             # What did not match before is looked at again after a restart, and counted anew.
             saved.redrive = msgspec.structs.replace(saved.redrive, skipped=0)
+            stranded: Stranded = Counter()
             for partition in list(live.partitions):
                 if partition.index < len(saved.upto):  # else it was added since
-                    await self._move_all(live, partition, saved.upto[partition.index], saved)
+                    await self._move_all(live, partition, saved.upto[partition.index], saved, stranded)
             live.partitions.check_all()  # what is offline was left behind, and whoever asked is told
-            self._end(saved, RedriveState.COMPLETED)
+            self._complete(saved, stranded)
         except HeadraceError as error:
             _logger.warning("redrive failed", extra={"queue": live.queue.name, "error": str(error)})
-            self._end(saved, RedriveState.FAILED, str(error))
+            self._end(saved, RedriveState.FAILED, str(error), error.code)
         await self._write(live.queue.name)
 
-    async def _move_all(self, live: LiveQueue, partition: PartitionQueue, upto: int, saved: SavedRedrive) -> None:
+    async def _move_all(
+        self, live: LiveQueue, partition: PartitionQueue, upto: int, saved: SavedRedrive, stranded: Stranded
+    ) -> None:
         after = -1
         named = _named(saved.redrive.filter, partition)
         saved_ms = self._clock.monotonic_ms()
@@ -161,7 +190,7 @@ class Redriver:
                 return
             after = page[-1]
             began_ms = self._clock.monotonic_ms()
-            moved = await self._move(live, partition, page, saved.redrive)
+            moved = await self._move(live, partition, page, saved.redrive, stranded)
             saved.redrive = msgspec.structs.replace(
                 saved.redrive,
                 moved=saved.redrive.moved + moved,
@@ -173,7 +202,9 @@ class Redriver:
                 saved_ms = self._clock.monotonic_ms()
                 await self._write(live.queue.name)
 
-    async def _move(self, live: LiveQueue, partition: PartitionQueue, page: list[int], redrive: Redrive) -> int:
+    async def _move(
+        self, live: LiveQueue, partition: PartitionQueue, page: list[int], redrive: Redrive, stranded: Stranded
+    ) -> int:
         found = await self._loader.read([Wanted(partition, offset) for offset in page])
         by_target: dict[str, list[tuple[int, Message]]] = {}
         for offset in page:
@@ -183,6 +214,8 @@ class Redriver:
             target = redrive.target or header_of(message, DEAD_SOURCE_HEADER)
             if target is not None and self._find(target) is not None:
                 by_target.setdefault(target, []).append((offset, redriven(live, partition, message)))
+            else:
+                stranded[target] += 1
         moved = 0
         for target, pairs in by_target.items():
             outcomes = await self._send(target, [message for _, message in pairs])

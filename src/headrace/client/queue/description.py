@@ -139,6 +139,7 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     rate: int | None = None
     ended_ms: int | None = None
     failure: str | None = None
+    failure_code: str | None = None  # "no_source": letters that do not say where they came from were left behind
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):

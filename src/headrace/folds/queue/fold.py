@@ -26,7 +26,8 @@ then the same to the byte, if three rules are kept:
 
 A message is handed out only below `upto`, the high watermark: it is taken up when it is written, and given out when it
 is committed. Attempts are counted when a lease is taken. A receipt names the attempt; it is good as long as the lease
-with that number is held, and a lease is over at its end, whether or not somebody else has the message by then.
+with that number is held, and a lease is over at its end, whether or not somebody else has the message by then. Only
+whoever may be late (`check_newest`) is refused no sooner than when the message was leased again or is on its way out.
 
 Sets of offsets are compressed bitmaps, so ten million waiting messages are a few kilobytes; only what is leased,
 delayed by its own wish or retried costs memory by the message.
@@ -188,6 +189,19 @@ class QueueFold(QueueState):
             f"lease {number} of the message at offset {offset} is over: it expired or was given back; "
             "receive it again, or ask for longer leases"
         )
+
+    def check_newest(self, offset: int, attempt: int, *, now: Instant) -> None:
+        """Like `check`, but a receipt whose lease is over is good for as long as nobody has leased the message since.
+
+        Not if the message is on its way out: its copy may be in the dead-letter queue by now.
+        """
+        try:
+            self.check(offset, attempt, now=now)
+        except StaleReceiptError:
+            is_leaving = offset in self.dying_reasons or offset in self.overdue
+            tried = self.attempts.get(offset)
+            if is_leaving or tried is None or packed.unpack_history(tried).attempts != attempt:
+                raise
 
     def acknowledge(self, offsets: Sequence[int], *, now: Instant) -> Acked:
         """The holders of these are done. The caller has checked their receipts."""

@@ -125,6 +125,7 @@ class RedriveForm(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int
     ended_ms: int | None
     failure: str | None
+    failure_code: str | None
 
 
 class Redrives(msgspec.Struct, frozen=True):
@@ -195,4 +196,5 @@ def redriven(redrive: Redrive) -> RedriveForm:
         started_ms=redrive.started_ms,
         ended_ms=redrive.ended_ms,
         failure=redrive.failure,
+        failure_code=redrive.failure_code,
     )

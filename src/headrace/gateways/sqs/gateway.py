@@ -107,8 +107,14 @@ class SqsGateway:
         return [
             Route("POST", "/", self.handle, failed=self.failed),
             Route("GET", "/", self.handle, when=has_action, failed=self.failed, head=False, is_safe=False),
-            Route("POST", QUEUE_PATH, self.handle, failed=self.failed),
-            Route("GET", QUEUE_PATH, self.handle, failed=self.failed, head=False, is_safe=False),
+            *(
+                route
+                for path in (QUEUE_PATH, f"{QUEUE_PATH}/")  # AWS's own examples have the slash
+                for route in (
+                    Route("POST", path, self.handle, failed=self.failed),
+                    Route("GET", path, self.handle, failed=self.failed, head=False, is_safe=False),
+                )
+            ),
         ]
 
     def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:

@@ -29,7 +29,7 @@ def _invalid_receipt(receipt: str) -> SqsError:
 
 
 def _refused_delete(error: HeadraceError | None, receipt: str, view: QueueView) -> Exception | None:
-    """What deleting with a receipt came to. A standard queue forgives a lease that is over (3-queue-semantics)."""
+    """What deleting with a receipt came to. A standard queue forgives a receipt that is not the newest one."""
     if isinstance(error, StaleReceiptError):
         if not view.is_fifo:
             return None
@@ -67,7 +67,11 @@ class Leasing:
                 raise refused
             return NOTHING
 
-        return Pending(self._queues.acknowledge(view.name, (receipt,)), answer)
+        return Pending(self._delete(view, (receipt,)), answer)
+
+    def _delete(self, view: QueueView, receipts: Sequence[str]) -> Promise[Outcomes]:
+        # A standard queue deletes with the newest receipt however late; FIFO refuses it once its lease has expired.
+        return self._queues.acknowledge(view.name, receipts, may_be_late=not view.is_fifo)
 
     def delete_message_batch(self, request: DeleteMessageBatch, host: str) -> Pending[Outcomes]:
         view = self._views.of(name_of_url(request.queue_url))
@@ -81,7 +85,7 @@ class Leasing:
             ]
             return _batch([entry.id for entry in entries], refusals)
 
-        return Pending(self._queues.acknowledge(view.name, [entry.receipt_handle for entry in entries]), answer)
+        return Pending(self._delete(view, [entry.receipt_handle for entry in entries]), answer)
 
     def change_message_visibility(self, request: ChangeMessageVisibility, host: str) -> Pending[Outcomes]:
         view = self._views.of(name_of_url(request.queue_url))

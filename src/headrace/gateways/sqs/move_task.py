@@ -4,17 +4,19 @@ from base64 import b64decode, urlsafe_b64encode
 
 import msgspec
 
-from headrace.broker.queue.port import Queues, Redrive, RedriveState
+from headrace.broker.queue.port import NO_SOURCE, Queues, Redrive, RedriveState
 from headrace.gateways.sqs.place import Places, name_of_arn
 from headrace.model.errors import UnknownQueueError, UnknownRedriveError
 from headrace.model.queue import Queue
 from headrace.wire.sqs.answer import Answer, CancelledMove, MoveTask, MoveTasks, StartedMove
 from headrace.wire.sqs.check import check_range
-from headrace.wire.sqs.error import INVALID_VALUE, RESOURCE_NOT_FOUND, SqsError
+from headrace.wire.sqs.error import INVALID_VALUE, QUEUE_DOES_NOT_EXIST, RESOURCE_NOT_FOUND, SqsError
 from headrace.wire.sqs.request import CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask
 
 _RATE_MAX = 500
 _RESULTS_MAX = 10
+# The reasons that SQS has words for. Any other is told in ours.
+_FAILURES = {NO_SOURCE: "CouldNotDetermineMessageSource", UnknownQueueError.code: QUEUE_DOES_NOT_EXIST.code}
 
 
 class _Handle(msgspec.Struct, frozen=True):
@@ -98,6 +100,6 @@ class Moving:
             max_number_of_messages_per_second=redrive.rate_per_second,
             approximate_number_of_messages_moved=redrive.moved,
             approximate_number_of_messages_to_move=redrive.total,
-            failure_reason=redrive.failure,
+            failure_reason=_FAILURES.get(redrive.failure_code or "", redrive.failure),
             started_timestamp=redrive.started_ms,
         )

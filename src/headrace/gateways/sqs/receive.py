@@ -135,8 +135,10 @@ class Receiving:
             found["MessageGroupId"] = group
         if view.is_fifo:
             found["SequenceNumber"] = sequence_number(received.offset)
-            if received.deduplication_id is not None:
-                found["MessageDeduplicationId"] = received_id(received.deduplication_id, group, view)
+            # A moved message leaves the id that it was sent with behind, so that it hinders nobody who sends that id
+            # again; one that came by another door may have none. As in SQS, the message's own id is there instead.
+            id = received.deduplication_id
+            found["MessageDeduplicationId"] = self._id(received, view) if id is None else received_id(id, group, view)
         for name, value in received.headers:
             if name == DEAD_SOURCE_HEADER:
                 found["DeadLetterQueueSourceArn"] = self._places.arn(value.decode("utf-8", "replace"))

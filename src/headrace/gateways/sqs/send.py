@@ -26,6 +26,10 @@ from headrace.wire.sqs.error import BATCH_TOO_LONG, INVALID_VALUE, SENDER, SqsEr
 from headrace.wire.sqs.request import SendEntry, SendMessage, SendMessageBatch
 
 _WRONG_TYPE = "The request includes a parameter that is not valid for this queue type."
+# Between a group and a deduplication id: what neither of them may hold, so that no two pairs are written alike.
+_GROUP_END = " "
+# What stands there in messages of earlier versions.
+_OLD_GROUP_END = ":"
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
@@ -127,12 +131,15 @@ def _deduplication_id(request: SendMessage | SendEntry, view: QueueView, body: b
     if not view.is_deduplicated_by_group:
         return given
     # Queues know one space of ids, so the group becomes part of the id. `received_id` takes it off again.
-    return f"{request.message_group_id}:{given or hashlib.sha256(body).hexdigest()}"
+    return f"{request.message_group_id}{_GROUP_END}{given or hashlib.sha256(body).hexdigest()}"
 
 
 def received_id(id: str, group: str | None, view: QueueView) -> str:
     """The deduplication id that a message was sent with."""
-    return id.removeprefix(f"{group}:") if view.is_deduplicated_by_group else id
+    if not view.is_deduplicated_by_group:
+        return id
+    prefix = f"{group}{_GROUP_END}"
+    return id.removeprefix(prefix if id.startswith(prefix) else f"{group}{_OLD_GROUP_END}")
 
 
 def sequence_number(offset: int) -> str:

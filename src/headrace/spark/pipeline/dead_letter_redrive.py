@@ -25,7 +25,7 @@ from headrace.client.queue.description import Redrive, RedriveFilter
 from headrace.client.queue.queue import AsyncQueue
 from headrace.host.clock import Clock, SystemClock
 from headrace.host.disk import SystemDisk, write_atomically
-from headrace.model.errors import HeadraceError, RedriveRunningError
+from headrace.model.errors import HeadraceError, RedriveRunningError, UnknownQueueError
 from headrace.spark.pipeline.errors import PipelineFailedError
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _DECIDED = "redrive.json"
 _PLACES_MAX = 1000  # in one redrive of the node's
 _LOOK_MS = 100
 _TRIES_MAX = 5  # for a request of which no answer came
+# A redrive of the node's that failed because some letters have nowhere to go has moved all others.
+_LEFT_BEHIND = frozenset({"no_source", UnknownQueueError.code})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +191,7 @@ class _Mover:
                 )
             current = known[0]
             told(before + current.moved)
-        if current.state == "failed":
+        if current.state == "failed" and current.failure_code not in _LEFT_BEHIND:
             raise PipelineFailedError(f"the node could not redrive {self._queue.name}: {current.failure}")
         if current.state == "cancelled":
             raise PipelineFailedError(f"somebody cancelled the redrive {current.id} of {self._queue.name}")

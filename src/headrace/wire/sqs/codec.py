@@ -6,14 +6,14 @@ query   POST or GET to / or to a queue's own path, Action=<operation> in a form 
 
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from headrace.wire.sqs import query
 from headrace.wire.sqs.answer import Answer
 from headrace.wire.sqs.error import INVALID_VALUE, MALFORMED, UNKNOWN_OPERATION, SqsError, missing
-from headrace.wire.sqs.request import OPERATIONS, SqsRequest
+from headrace.wire.sqs.request import BATCHES, OPERATIONS, SqsRequest
 
 JSON_CONTENT_TYPE = "application/x-amz-json-1.0"
 TARGET_PREFIX = "AmazonSQS."
@@ -80,9 +80,27 @@ def decode_json(operation: str, body: bytes) -> SqsRequest:
         # Operations whose every parameter is optional are sent without a body by some.
         return decoder.decode(body or b"{}")
     except msgspec.ValidationError as error:
+        if b"null" in body:
+            return _decode_without_nulls(operation, body, error)
         raise _refusal(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SqsError(MALFORMED, f"The body is not valid JSON: {error}") from None
+
+
+def _decode_without_nulls(operation: str, body: bytes, error: msgspec.ValidationError) -> SqsRequest:
+    """A field that is null is one that is not given, whatever its type. Some clients write them all."""
+    try:
+        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), OPERATIONS[operation])
+    except msgspec.ValidationError as still:
+        raise _refusal(still) from None
+    except RecursionError:  # nested as no request is
+        raise _refusal(error) from None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def decode_form(form: Mapping[str, str], *, queue_url: str | None) -> tuple[str, SqsRequest]:
@@ -96,6 +114,9 @@ def decode_form(form: Mapping[str, str], *, queue_url: str | None) -> tuple[str,
     fields = query.to_request(operation, form)
     if queue_url is not None:
         fields.setdefault("QueueUrl", queue_url)
+    if issubclass(kind, BATCHES):
+        # A form has no way to write an empty list but to leave it out, and SQS calls that an empty batch.
+        fields.setdefault("Entries", [])
     try:
         return operation, msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:

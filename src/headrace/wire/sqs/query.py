@@ -1,8 +1,9 @@
 """The older query protocol: forms in, XML out.
 
-A form names the parts of lists and maps by number, `Attribute.1.Name=VisibilityTimeout&Attribute.1.Value=60`. It is
-read to the tree that its dots describe, and the tree to the same names that the JSON protocol has. An answer goes the
-other way: lists and maps are repeated elements under the names of their members.
+A form names the parts of lists and maps by number, `Attribute.1.Name=VisibilityTimeout&Attribute.1.Value=60`; where
+there is but one, the number may be left out, as in examples of AWS's own. The form is read to the tree that its dots
+describe, and the tree to the same names that the JSON protocol has. An answer goes the other way: lists and maps are
+repeated elements under the names of their members.
 """
 
 from collections.abc import Iterator, Mapping
@@ -93,12 +94,16 @@ def _named(tree: Tree) -> Tree:
     named: Tree = {}
     for name, value in tree.items():
         if not isinstance(value, dict):
-            named[name] = value
+            if name in _LISTS:
+                named[_LISTS[name]] = [value]
+            else:
+                named[name] = value
         elif name in _LISTS:
             named[_LISTS[name]] = [_named(item) if isinstance(item, dict) else item for item in _in_order(name, value)]
         elif name in _MAPS:
             field, key, content = _MAPS[name]
-            named[field] = dict(_pair(name, item, key, content) for item in _in_order(name, value))
+            items = [value] if value.keys() <= {key, content} else _in_order(name, value)
+            named[field] = dict(_pair(name, item, key, content) for item in items)
         else:
             named[name] = _named(value)
     return named

@@ -186,6 +186,8 @@ class ListMessageMoveTasks(SqsRequest, frozen=True, kw_only=True):
     max_results: int | None = None
 
 
+BATCHES = (SendMessageBatch, DeleteMessageBatch, ChangeMessageVisibilityBatch)
+
 OPERATIONS: dict[str, type[SqsRequest]] = {
     kind.__name__: kind
     for kind in (
