@@ -148,6 +148,25 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
     assert attempts == [1, 2, 3, 4]
 
 
+def test_a_handler_whose_inner_task_was_cancelled_has_failed_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(message: headrace.AsyncMessage) -> None:
+        if message.attempt < 3:
+            inner = asyncio.create_task(asyncio.Event().wait())
+            inner.cancel()
+            await inner
+
+    config = WorkerConfig(queue="orders", backoff=Backoff(first_ms=10, last_ms=25))
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0.01), (0, 0.02)]
+
+    with caplog.at_level(logging.ERROR):
+        assert work(Worker(handle, config), during, config={}) is True
+    assert [record.message for record in caplog.records] == ["handler failed"] * 2
+
+
 def test_a_queue_with_a_back_off_of_its_own_decides() -> None:
     @headrace.worker("orders")
     def handle(message: headrace.Message) -> None:
