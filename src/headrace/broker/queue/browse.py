@@ -128,8 +128,9 @@ def _sentence(known: Facts) -> str:
 
 
 def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) -> Browsed:
+    place = message_id(partition.index, message.offset)
     return Browsed(
-        id=message.id or message_id(partition.index, message.offset),
+        id=place,
         state=MessageState(known.state.value),
         body=message.body,
         key=message.key,
@@ -141,6 +142,7 @@ def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) ->
         offset=message.offset,
         due_ms=known.until_ms,
         expires_ms=known.expires_ms,
+        first_id=None if message.id == place else message.id,
     )
 
 

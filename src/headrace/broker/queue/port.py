@@ -97,7 +97,7 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was looked at and not taken."""
 
-    id: str
+    id: str  # its place in this queue
     state: MessageState
     body: bytes
     key: bytes | None
@@ -109,6 +109,9 @@ class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     due_ms: int | None = None  # delayed: when it becomes visible; leased: when the lease ends (wall clock)
     expires_ms: int | None = None
+    first_id: str | None = (
+        None  # of a moved message, where it is another: its id in the queue to which it was sent first
+    )
 
 
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):

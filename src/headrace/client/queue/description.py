@@ -90,6 +90,9 @@ class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     due_ms: int | None = None  # delayed: when it becomes visible; leased: when the lease ends
     expires_ms: int | None = None
+    first_id: str | None = (
+        None  # of a moved message, where it is another: its id in the queue to which it was sent first
+    )
 
 
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):

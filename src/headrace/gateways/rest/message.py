@@ -289,8 +289,9 @@ def _render_packed(messages: Sequence[Received]) -> Response:
 
 def _shown(message: Received) -> form.ReceivedMessage:
     body, encoding = shown_body(message.body, message.headers)
+    place = message.place
     return form.ReceivedMessage(
-        id=message.id,
+        id=place,
         body=body,
         encoding=encoding,
         receipt_handle=message.receipt,
@@ -304,12 +305,14 @@ def _shown(message: Received) -> form.ReceivedMessage:
         key=None if message.key is None else shown_text(message.key),
         headers=shown_headers(message.headers),
         deduplication_id=message.deduplication_id,
+        first_id=None if message.id == place else message.id,
     )
 
 
 def _packed(message: Received) -> form.PackedReceived:
+    place = message.place
     return form.PackedReceived(
-        id=message.id,
+        id=place,
         body=message.body,
         receipt_handle=message.receipt,
         attempt=message.attempt,
@@ -322,4 +325,5 @@ def _packed(message: Received) -> form.PackedReceived:
         key=message.key,
         headers=message.headers,
         deduplication_id=message.deduplication_id,
+        first_id=None if message.id == place else message.id,
     )
