@@ -104,7 +104,7 @@ class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers
     priority: int
     sent_ms: int
-    attempt: int
+    attempt: int | None  # None: it is done, and nobody has kept it
     partition: int
     offset: int
     due_ms: int | None = None  # delayed: when it becomes visible; leased: when the lease ends (wall clock)
@@ -128,8 +128,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # of the message, or of the one that blocks the key
     partition: int
     offset: int
-    attempt: int
-    since_ms: int | None  # of its state (wall clock), where that is known
+    attempt: int | None  # None: it is done, and nobody has kept it
+    since_ms: int | None  # of its state (wall clock), where that is known: not of one that was given back or is done
     until_ms: int | None
     waiting: int = 0  # messages of the key behind it
 

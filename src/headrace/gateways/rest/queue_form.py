@@ -64,7 +64,7 @@ class BrowsedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     headers: dict[str, HeaderValue] = {}
     priority: int
     sent_ms: int
-    attempt: int
+    attempt: Annotated[int | None, Meta(description="null where it is done, and not known any more")]
     partition: int
     offset: int
     due_ms: int | None = None
