@@ -348,6 +348,21 @@ def test_an_error_that_no_retry_helps_ends_the_worker() -> None:
         asyncio.run(main())
 
 
+def test_a_worker_runs_in_a_thread_that_hears_no_signals() -> None:
+    @headrace.worker("orders")
+    async def handle(message: headrace.AsyncMessage) -> None:
+        pass
+
+    async def main() -> None:
+        async with fake_node() as node:
+            # The only end of such a worker, beside the program's: something that no retry helps.
+            node.make("orders").config["lease"] = "no number"
+            await asyncio.to_thread(handle.run, [node.address])
+
+    with pytest.raises(headrace.HeadraceError, match="cannot be read"):
+        asyncio.run(main())
+
+
 def test_a_decorated_handler_can_be_called_as_it_is() -> None:
     @headrace.worker("orders")
     def handle(message: object) -> str:
