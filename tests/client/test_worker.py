@@ -379,5 +379,9 @@ def test_a_configuration_that_cannot_be_is_refused() -> None:
         headrace.worker("orders", concurrency=0)
     with pytest.raises(InvalidRequestError, match="length of time"):
         headrace.worker("orders", lease=-1)
+    with pytest.raises(InvalidRequestError, match="length of time"):
+        headrace.worker("orders", lease="x")  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfigError, match="43200"):
+        headrace.worker("orders", lease=50_000)
     with pytest.raises(InvalidConfigError, match="unknown field"):
         headrace.worker("orders")(lambda message: None).configured(speed=11)
