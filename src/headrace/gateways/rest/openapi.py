@@ -50,7 +50,7 @@ _AFTER = _field("after", "go on behind this one", type="string")
 _BYTES = "With application/msgpack, in Content-Type or Accept, bodies, keys and headers are bytes."
 _SEND_MORE = (
     f"{_BYTES} A body of any other type is the message itself; its options stand in the query or in headers, as in "
-    "headrace-priority."
+    "headrace-priority. Beside JSON and MessagePack, where they have their places in the body, they are refused."
 )
 
 
