@@ -24,6 +24,7 @@ _HOMES = {
     "QueueClientConfig": "headrace.client.settings",
     "Reject": "headrace.client.queue.message",
     "Retry": "headrace.client.queue.message",
+    "Stop": "headrace.client.worker.runner",
     "Transaction": "headrace.client.queue.sync_transaction",
     "worker": "headrace.client.worker.worker",
 }

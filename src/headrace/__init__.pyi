@@ -10,6 +10,7 @@ from headrace.client.queue.sync import Queue as Queue
 from headrace.client.queue.sync_transaction import Transaction as Transaction
 from headrace.client.queue.transaction import AsyncTransaction as AsyncTransaction
 from headrace.client.settings import QueueClientConfig as QueueClientConfig
+from headrace.client.worker.runner import Stop as Stop
 from headrace.client.worker.worker import worker as worker
 from headrace.model.errors import HeadraceError as HeadraceError
 

@@ -130,16 +130,10 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
     ("arguments", "words"),
     [
         (("queue", "create", "no spaces"), "letters, digits"),
-        (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
-        (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
-        (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
-        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number"),
-        (("queue", "create", "fresh", "-s", "backoff=10s"), "10s-10m"),
         (("queue", "create", "fresh", "-s", "guarantee=twice"), "guarantee"),
         (("queue", "describe", "absent"), "absent"),
         (("queue", "redrive", "absent"), "absent"),
         (("receive", "absent"), "absent"),
-        (("send", "fresh", "x", "--delay", "soon"), "no length of time"),
         (("send", "fresh", "x", "--http", "127.0.0.1:1"), "headrace up"),
     ],
 )
@@ -147,3 +141,21 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(
     headrace: Headrace, arguments: tuple[str, ...], words: str
 ) -> None:
     check_refusal(headrace(*arguments, code=1), words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
+        (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
+        (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
+        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number"),
+        (("queue", "create", "fresh", "-s", "backoff=10s"), "10s-10m"),
+        (("send", "fresh", "x", "--delay", "soon"), "no length of time"),
+        (("receive", "fresh", "--lease", "soon"), "no length of time"),
+        (("worker", "json:loads", "--grace", "soon"), "no length of time"),
+        (("queue", "redrive", "fresh", "--before", "tea time"), "tea time"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_wrong_use(headrace: Headrace, arguments: tuple[str, ...], words: str) -> None:
+    check_refusal(headrace(*arguments, code=2), words)

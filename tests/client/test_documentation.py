@@ -10,7 +10,7 @@ from tests.cli.running import RunningNode, clean_environment
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 
 
-QUEUES, WORKER, TRANSACTIONS, STREAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+QUEUES, WORKER, SERVE, TRANSACTIONS, STREAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def run(program: str) -> bytes:
@@ -29,6 +29,10 @@ def test_the_example_of_queues_prints_what_it_sent(node: RunningNode) -> None:
 
 def test_the_example_of_a_worker_can_be_imported() -> None:
     assert run(f"{WORKER}\nprint(brew.config.queue)") == b"orders\n"
+
+
+def test_the_example_of_a_worker_in_a_loop_of_ones_own_handles_what_it_sent(node: RunningNode) -> None:
+    assert run(SERVE.replace("127.0.0.1:8080", node.ready["http"])) == b"one tea\nTrue\n"
 
 
 def test_the_example_of_transactions_prints_what_was_committed(node: RunningNode) -> None:

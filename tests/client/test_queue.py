@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf, nan
 from typing import Any
 
 import msgspec
@@ -88,6 +89,11 @@ class Tea:
     cups: int
 
 
+@dataclass
+class Price:
+    euros: float
+
+
 @pytest.mark.parametrize(
     ("body", "stored"),
     [("Grüße", "Grüße".encode()), (b"raw", b"raw"), (bytearray(b"raw"), b"raw"), (memoryview(b"raw"), b"raw")],
@@ -122,6 +128,21 @@ def test_other_values_are_sent_as_json_and_read_back_as_values_or_types() -> Non
     [
         ({"body": object()}, "neither text nor bytes"),
         ({"body": "x", "priority": 10}, "between 0 and 9"),
+        ({"body": {"price": nan}}, "number nan"),
+        ({"body": Price(inf)}, "number inf"),
+        ({"body": [None, {"deep": (1.5, [-inf])}]}, "number -inf"),
+        ({"body": "\ud800"}, "send it as bytes"),
+        ({"body": ["\ud800"]}, "something for JSON"),
+        ({"body": "x", "key": "\ud800"}, "the key"),
+        ({"body": "x", "key": 7}, "a text or bytes"),
+        ({"body": "x", "headers": {"shop": "\ud800"}}, "the header 'shop'"),
+        ({"body": "x", "headers": {"shop": 7}}, "a text or bytes"),
+        ({"body": "x", "headers": {7: "shop"}}, "a header's name"),
+        ({"body": "x", "deduplication_id": "\ud800"}, "the deduplication id"),
+        ({"body": "x", "deduplication_id": 7}, "give a text"),
+        ({"body": "x", "priority": "high"}, "between 0 and 9"),
+        ({"body": "x", "delay": "soon"}, "seconds from 0 on"),
+        ({"body": "x", "ttl": nan}, "seconds from 0 on"),
         ({"body": "x", "delay": -1}, "seconds from 0 on"),
         ({"body": "x", "headers": {"headrace-delay-ms": "1"}}, "headrace's own"),
     ],
@@ -131,6 +152,14 @@ def test_what_cannot_be_sent_is_refused_before_it_leaves(arguments: dict[str, An
         with pytest.raises(InvalidRequestError, match=words):
             await client.queue("orders").send(**arguments)
         assert node.of("POST") == []
+
+    run(work)
+
+
+def test_none_is_a_value_of_json_like_any_other() -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        await client.queue("orders").send({"price": None, "sizes": [1.5, None], "word": "null"})
+        assert (await one(client)).json() == {"price": None, "sizes": [1.5, None], "word": "null"}
 
     run(work)
 

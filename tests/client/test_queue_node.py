@@ -133,6 +133,39 @@ def test_what_a_worker_gives_back_unbegun_costs_no_attempt(node: RunningNode, na
     run(node, work)
 
 
+def test_a_moved_message_is_known_by_where_it_lies_and_keeps_its_first_id(node: RunningNode, name: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        dead, sources = client.queue(f"{name}-dead"), [client.queue(f"{name}-{one}") for one in "ab"]
+        await dead.create()
+        first_ids = {}
+        for source in sources:
+            await source.create(dead_letter=dead.name)
+            await source.send(source.name)
+            (message,) = await source.receive(wait=5)
+            assert message.first_id == message.id
+            first_ids[source.name] = message.id
+            await message.reject("no such tea")
+        letters = [await first_of(dead) for _ in sources]
+        assert len({letter.id for letter in letters}) == 2
+        assert {letter.text: letter.first_id for letter in letters} == first_ids
+        for letter in letters:
+            assert letter.header("headrace-dead-source") == letter.body
+            assert letter.header("headrace-dead-offset") == letter.first_id.encode()
+            explained = await dead.explain(id=letter.id)
+            assert (explained.offset, explained.state) == (letter.offset, "leased")
+            await letter.release(0)
+        shown = (await dead.browse()).messages
+        assert [(one.id, one.body.decode()) for one in shown] == [(one.id, one.text) for one in letters]
+        assert {one.body.decode(): one.first_id or one.id for one in shown} == first_ids
+        await dead.redrive()
+        for source in sources:
+            (back,) = await source.receive(wait=20)
+            assert back.first_id == first_ids[source.name] != back.id
+            assert (await source.explain(id=back.id)).offset == back.offset
+
+    run(node, work)
+
+
 def test_queues_are_made_changed_and_listed(node: RunningNode, name: str) -> None:
     async def work(client: AsyncClient) -> None:
         queue = client.queue(name)

@@ -265,7 +265,7 @@ def test_programs_without_a_loop_have_the_same(served: ServedNode) -> None:
             tx.ack(first)
             tx.ack_all([second])
         assert tx.is_committed
-        with pytest.raises(TypeError), client.transaction() as tx:
+        with pytest.raises(InvalidRequestError), client.transaction() as tx:
             tx.queue("out").send(third.ack(tx), key=7)  # type: ignore[func-returns-value, arg-type]
         by_hand = client.transaction().begin()
         by_hand.queue("out").send("C")

@@ -148,6 +148,25 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
     assert attempts == [1, 2, 3, 4]
 
 
+def test_a_handler_whose_inner_task_was_cancelled_has_failed_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(message: headrace.AsyncMessage) -> None:
+        if message.attempt < 3:
+            inner = asyncio.create_task(asyncio.Event().wait())
+            inner.cancel()
+            await inner
+
+    config = WorkerConfig(queue="orders", backoff=Backoff(first_ms=10, last_ms=25))
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0.01), (0, 0.02)]
+
+    with caplog.at_level(logging.ERROR):
+        assert work(Worker(handle, config), during, config={}) is True
+    assert [record.message for record in caplog.records] == ["handler failed"] * 2
+
+
 def test_a_queue_with_a_back_off_of_its_own_decides() -> None:
     @headrace.worker("orders")
     def handle(message: headrace.Message) -> None:
@@ -329,6 +348,21 @@ def test_an_error_that_no_retry_helps_ends_the_worker() -> None:
         asyncio.run(main())
 
 
+def test_a_worker_runs_in_a_thread_that_hears_no_signals() -> None:
+    @headrace.worker("orders")
+    async def handle(message: headrace.AsyncMessage) -> None:
+        pass
+
+    async def main() -> None:
+        async with fake_node() as node:
+            # The only end of such a worker, beside the program's: something that no retry helps.
+            node.make("orders").config["lease"] = "no number"
+            await asyncio.to_thread(handle.run, [node.address])
+
+    with pytest.raises(headrace.HeadraceError, match="cannot be read"):
+        asyncio.run(main())
+
+
 def test_a_decorated_handler_can_be_called_as_it_is() -> None:
     @headrace.worker("orders")
     def handle(message: object) -> str:
@@ -345,5 +379,9 @@ def test_a_configuration_that_cannot_be_is_refused() -> None:
         headrace.worker("orders", concurrency=0)
     with pytest.raises(InvalidRequestError, match="length of time"):
         headrace.worker("orders", lease=-1)
+    with pytest.raises(InvalidRequestError, match="length of time"):
+        headrace.worker("orders", lease="x")  # type: ignore[arg-type]
+    with pytest.raises(InvalidConfigError, match="43200"):
+        headrace.worker("orders", lease=50_000)
     with pytest.raises(InvalidConfigError, match="unknown field"):
         headrace.worker("orders")(lambda message: None).configured(speed=11)

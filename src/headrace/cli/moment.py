@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from headrace.model.errors import InvalidRequestError
+from headrace.cli.output import WrongUseError
 
 
 def parse_moment(text: str) -> int:
@@ -13,12 +13,12 @@ def parse_moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
-        raise InvalidRequestError(
+        raise WrongUseError(
             f"{text!r} is no time; write 2026-01-31, 2026-01-31T12:00:00Z or milliseconds since 1970"
         ) from None
     milliseconds = round(moment.timestamp() * 1000)
     if milliseconds < 0:
-        raise InvalidRequestError(f"{text!r} is before 1970")
+        raise WrongUseError(f"{text!r} is before 1970")
     return milliseconds
 
 

@@ -1,7 +1,7 @@
 """What every command shares: where output goes, in which form, and how an expected error ends the program.
 
 Data goes to standard output and nothing else does, so that a pipe sees only data; notices, progress and errors go to
-standard error. Exit codes: 0 done, 1 failed, 2 wrongly used (typer's own).
+standard error. Exit codes: 0 done, 1 failed, 2 wrongly used (typer's own, and `WrongUseError`).
 """
 
 import json
@@ -16,27 +16,34 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, InvalidRequestError
 
 EXIT_FAILED = 1
+EXIT_WRONGLY_USED = 2
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
 
+class WrongUseError(InvalidRequestError):
+    """What was given on the command line cannot be meant, whatever a node says."""
+
+
 class Group(TyperGroup):
-    """A command group that turns an expected error into one sentence and exit code 1."""
+    """A command group that turns an expected error into one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except WrongUseError as error:
+            fail(str(error), code=EXIT_WRONGLY_USED)
         except HeadraceError as error:
             fail(str(error))
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:
     """Say why in one sentence and leave."""
     notice(f"[bold red]error:[/] {escape(message)}")
-    raise typer.Exit(EXIT_FAILED)
+    raise typer.Exit(code)
 
 
 # Consoles are made for each use: a test or a caller may have replaced the standard streams since.

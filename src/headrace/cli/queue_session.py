@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.output import WrongUseError
 from headrace.client.queue.sync import Client
 from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
-from headrace.model.errors import InvalidRequestError
 
 DEFAULT_ADMIN = "127.0.0.1:8081"
 
@@ -51,7 +51,7 @@ def parse_span(text: str) -> float:
     """Seconds from `90`, `500ms`, `15m`, `12h`, `7d`."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        raise InvalidRequestError(f"{text!r} is no length of time; write 90, 500ms, 30s, 15m, 12h or 7d")
+        raise WrongUseError(f"{text!r} is no length of time; write 90, 500ms, 30s, 15m, 12h or 7d")
     return float(match[1]) * _UNITS_S[match[2]]
 
 

@@ -3,9 +3,9 @@
 from difflib import get_close_matches
 from typing import Any, cast
 
+from headrace.cli.output import WrongUseError
 from headrace.cli.queue_session import parse_span, show_span
 from headrace.client.queue.description import Settings
-from headrace.model.errors import InvalidConfigError
 
 _SPANS = frozenset({"lease", "delay", "ttl", "retention", "history", "deduplication_window", "reader_lag_max"})
 _COUNTS = frozenset({"max_deliveries", "messages_max", "leased_max", "reader_lag_bytes_max"})
@@ -21,23 +21,23 @@ def _parse(name: str, text: str) -> Any:
     if name not in Settings.__annotations__:
         near = get_close_matches(name, Settings.__annotations__, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(Settings.__annotations__))}"
-        raise InvalidConfigError(f"{name} is no setting of a queue; {hint}")
+        raise WrongUseError(f"{name} is no setting of a queue; {hint}")
     if text.lower() in ("none", "null"):
         return None
     if name in _SPANS:
         return parse_span(text)
     if name in _COUNTS:
         if not (text.isascii() and text.isdigit()):
-            raise InvalidConfigError(f"{name} takes a whole number or none, not {text!r}")
+            raise WrongUseError(f"{name} takes a whole number or none, not {text!r}")
         return int(text)
     if name in _SWITCHES:
         if text.lower() not in _SWITCH_WORDS:
-            raise InvalidConfigError(f"{name} takes true or false, not {text!r}")
+            raise WrongUseError(f"{name} takes true or false, not {text!r}")
         return _SWITCH_WORDS[text.lower()]
     if name == "backoff":
         first, dash, last = text.partition("-")
         if not dash:
-            raise InvalidConfigError(f"backoff takes a first and a last rest, for example 10s-10m, not {text!r}")
+            raise WrongUseError(f"backoff takes a first and a last rest, for example 10s-10m, not {text!r}")
         return {"first": parse_span(first), "last": parse_span(last)}
     return text
 

@@ -33,6 +33,7 @@ def browsed_to_json(message: BrowsedMessage) -> dict[str, Any]:
 def _common_json(message: Message | BrowsedMessage) -> dict[str, Any]:
     return {
         "id": message.id,
+        "first_id": message.first_id or message.id,
         **bytes_to_json("key", message.key),
         **bytes_to_json("body", message.body),
         "headers": [{"name": name, **bytes_to_json("value", value)} for name, value in message.headers],

@@ -8,6 +8,7 @@ import platform
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -53,8 +54,13 @@ def let_threads_in_quickly() -> None:
     sys.setswitchinterval(0.0005)
 
 
+def hears_signals() -> bool:
+    """Whether this thread is the one that signals of the process come to."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def on_stop_signal(callback: Callable[[], None]) -> None:
-    """Call on the loop when somebody asks the process to stop."""
+    """Call on the loop when somebody asks the process to stop. The loop runs in the main thread."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, callback)

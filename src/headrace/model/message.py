@@ -8,7 +8,7 @@ A queue's messages are ordinary records of its topic. What a record has no field
     headrace-ttl-ms           dropped at its timestamp plus this
     headrace-deduplication-id a second one with the same id within the queue's window is not stored
     headrace-request-id       what of a request begins with this message, so that a repeated request stores nothing
-    headrace-id               the id that it had before it was moved from another queue
+    headrace-id               of a moved message: the id that it had in the queue to which it was sent first
     headrace-origin           of a moved message: the id of the queue in which it had that id first
     headrace-move-id          set on a moved message, so that a repeated move stores it once
     headrace-dead-*           of a dead letter: reason, source queue, offset there, attempts, times of first and last
@@ -68,7 +68,7 @@ class Sent(NamedTuple):
 class Received(NamedTuple):
     """A message that was handed out under a lease."""
 
-    id: str
+    id: str  # the one that it had first: it keeps it when it is moved, so another queue's message may have the same
     body: bytes
     key: bytes | None
     headers: Headers  # without those that the other fields tell
@@ -81,6 +81,11 @@ class Received(NamedTuple):
     lease_ms: int
     partition: int
     offset: int
+
+    @property
+    def place(self) -> str:
+        """Where it lies in the queue that handed it out; no other message of that queue has it."""
+        return message_id(self.partition, self.offset)
 
 
 class Properties(NamedTuple):
@@ -109,5 +114,5 @@ def property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, de
 
 
 def message_id(partition: int, offset: int) -> str:
-    """How a message is known that was never moved."""
+    """How a message is known in the queue in which it lies."""
     return f"{partition}-{offset}"

@@ -264,7 +264,7 @@ def test_leases_are_extended_released_and_rejected() -> None:
         assert dead.body == b"c"
         assert dead.id == c.id
         assert headers["headrace-dead-reason"] == "not json"
-        assert headers["headrace-dead-source"] == NAME
+        assert (headers["headrace-dead-source"], headers["headrace-dead-offset"]) == (NAME, c.place)
         assert headers["headrace-dead-attempts"] == "1"
         assert world.counts().dead_lettered == 1
 

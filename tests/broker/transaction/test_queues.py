@@ -11,9 +11,10 @@ from headrace.model.errors import (
     InvalidTransactionTimeoutError,
     StaleReceiptError,
     TransactionStateError,
+    UnknownMessageError,
     UnknownTransactionError,
 )
-from headrace.model.message import Message
+from headrace.model.message import Message, Sent
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 
@@ -115,6 +116,26 @@ def test_a_message_whose_acknowledgement_was_aborted_is_visible_again() -> None:
         assert (second.body, second.attempt) == (b"work", 2)
         with pytest.raises(TransactionStateError):
             await world.transactions.commit(begun.id)
+
+    run(main())
+
+
+def test_what_a_transaction_withdrew_is_not_among_the_messages_that_are_done() -> None:
+    async def main() -> None:
+        world = await started(QueueConfig(history_ms=60_000))
+        begun = await world.transactions.begin()
+        (withdrawn,) = await world.transactions.send(begun.id, "in", messages(b"never"))
+        assert isinstance(withdrawn, Sent)
+        await world.transactions.abort(begun.id)
+        begun = await world.transactions.begin()
+        await world.transactions.send(begun.id, "in", messages(b"work"))
+        await world.transactions.commit(begun.id)
+        (received,) = await world.receive("in")
+        await world.queues.acknowledge("in", [received.receipt])
+        page = await world.queues.browse("in", state=MessageState.ACKNOWLEDGED)
+        assert [one.body for one in page.messages] == [b"work"]
+        with pytest.raises(UnknownMessageError):
+            await world.queues.explain("in", id=withdrawn.id)
 
     run(main())
 

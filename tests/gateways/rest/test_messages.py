@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from tests.gateways.rest.door import Door
 
@@ -130,6 +131,24 @@ def test_a_raw_body_is_the_message_and_its_options_stand_beside_it(door: Door) -
     assert door.queues.sent == [
         Message(b"\x00\xff", b"a b", (("trace", "té".encode()), ("content-type", b"image/png")), 7, 1_500, None, None)
     ]
+
+
+@pytest.mark.parametrize(
+    ("type", "body"),
+    [
+        ("application/json", b'{"message": "a"}'),
+        ("application/json", b'{"messages": [{"message": "a"}]}'),
+        ("application/msgpack", msgspec.msgpack.encode({"messages": [{"body": b"a"}]})),
+    ],
+)
+def test_options_beside_a_body_that_has_places_for_them_are_refused(door: Door, type: str, body: bytes) -> None:
+    for header in ("priority", "header_trace", "colour"):
+        answer = door.ask("POST", SEND, body, type=type, **{f"headrace_{header}": "9"})
+        assert answer.status == 422
+        assert json.loads(answer.body)["field"] == f"headrace-{header}".replace("_", "-")
+    answer = door.ask("POST", f"{SEND}?priority=9", body, type=type)
+    assert (answer.status, json.loads(answer.body)["field"]) == (422, "priority")
+    assert door.queues.sent == []
 
 
 def test_messagepack_carries_bytes_both_ways(door: Door) -> None:

@@ -2,6 +2,7 @@
 
 import re
 
+from headrace.broker.queue.done import browse_done, find_done
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
@@ -22,9 +23,9 @@ async def browse(
     """A page of messages, partition by partition, in order of offset. `after` is the `next` of the page before."""
     if not 1 <= count_max <= COUNT_MAX:
         raise InvalidRequestError(f"a page has 1 to {COUNT_MAX} messages, not {count_max}")
-    if state is MessageState.ACKNOWLEDGED:
-        raise InvalidRequestError("acknowledged messages are history: read them by offset, as a Kafka consumer does")
     index, offset = (0, -1) if after is None else parse_place(after)
+    if state is MessageState.ACKNOWLEDGED:
+        return await browse_done(live, loader, count_max=count_max, index=index, offset=offset)
     wanted: list[Wanted] = []
     for partition in live.partitions:
         if partition.index < index:
@@ -58,7 +59,7 @@ async def browse(
     )
 
 
-def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanation:
+async def explain(live: LiveQueue, loader: Loader, *, id: str | None, key: bytes | None) -> Explanation:
     if (id is None) == (key is None):
         raise InvalidRequestError("name one thing to explain: a message's id or a key")
     if id is not None:
@@ -68,8 +69,9 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
         partition = live.partitions.at(index)
         known = facts(partition.advanced_fold(), offset)
         if known is None:
-            return _done(partition, offset)
-        return _explained(partition, known, f"the message {_sentence(known)}", 0)
+            return await _done(live, partition, loader, offset)
+        since_ms = await _since_ms(live, partition, loader, known)
+        return _explained(partition, known, since_ms, f"the message {_sentence(known)}", 0)
     assert key is not None
     if not live.queue.config.ordered:
         raise InvalidRequestError(f"queue {live.queue.name} is not ordered; no key of it is ever blocked")
@@ -77,27 +79,50 @@ def explain(live: LiveQueue, *, id: str | None, key: bytes | None) -> Explanatio
         found = key_facts(partition.advanced_fold(), key)
         if found is not None:
             text = f"the first message of this key {_sentence(found.front)}; {found.waiting_count} wait behind it"
-            return _explained(partition, found.front, text, found.waiting_count)
+            since_ms = await _since_ms(live, partition, loader, found.front)
+            return _explained(partition, found.front, since_ms, text, found.waiting_count)
     live.partitions.check_all()  # one that is offline may hold some
     raise UnknownMessageError("no message of this key is in the queue")
 
 
-def _done(partition: PartitionQueue, offset: int) -> Explanation:
-    if not partition.partition.start_offset <= offset < partition.partition.high_watermark:
-        raise UnknownMessageError(f"there is no message {message_id(partition.index, offset)}; it may be long gone")
+async def _done(live: LiveQueue, partition: PartitionQueue, loader: Loader, offset: int) -> Explanation:
+    found = None
+    if partition.partition.start_offset <= offset < partition.partition.high_watermark:
+        try:
+            found = await find_done(partition, loader, offset)
+        except CorruptLogError:
+            raise live.partitions.refusal(partition.index) from None
+    if found is None:
+        place = message_id(partition.index, offset)
+        raise UnknownMessageError(f"there is no message {place}; if there was one, it is done and was cleaned away")
     return Explanation(
         state=MessageState.ACKNOWLEDGED,
-        text="the message is done: acknowledged, dead-lettered, expired or purged",
+        text="the message is done: acknowledged, dead-lettered, expired, dropped or purged; which of these, when and "
+        "after how many attempts is not remembered",
         id=message_id(partition.index, offset),
         partition=partition.index,
         offset=offset,
-        attempt=0,
+        attempt=None,
         since_ms=None,
         until_ms=None,
     )
 
 
-def _explained(partition: PartitionQueue, known: Facts, text: str, waiting: int) -> Explanation:
+async def _since_ms(live: LiveQueue, partition: PartitionQueue, loader: Loader, known: Facts) -> int | None:
+    """Since when a message is where it is. Of one that was given back nobody has kept when that was."""
+    if known.since_ms is not None or known.attempts or known.state is State.DYING:
+        return known.since_ms
+    try:
+        found = await loader.read([Wanted(partition, known.offset)])
+    except CorruptLogError:
+        raise live.partitions.refusal(partition.index) from None
+    message = found.get((partition.index, known.offset))
+    if message is None or known.state is State.DELAYED:
+        return None if message is None else message.sent_ms
+    return message.sent_ms + (live.queue.config.delay_ms if message.delay_ms is None else message.delay_ms)
+
+
+def _explained(partition: PartitionQueue, known: Facts, since_ms: int | None, text: str, waiting: int) -> Explanation:
     return Explanation(
         state=MessageState(known.state.value),
         text=text,
@@ -105,15 +130,17 @@ def _explained(partition: PartitionQueue, known: Facts, text: str, waiting: int)
         partition=partition.index,
         offset=known.offset,
         attempt=known.attempts,
-        since_ms=known.since_ms,
+        since_ms=since_ms,
         until_ms=known.until_ms,
         waiting=waiting,
     )
 
 
 def _sentence(known: Facts) -> str:
-    tried = f", after {known.attempts} attempts" if known.attempts else ""
+    tried = f", after {known.attempts} attempts, the last at {known.last_ms} ms since 1970" if known.attempts else ""
     match known.state:
+        case State.LEASED | State.DELAYED if known.until_ms is None:
+            return f"is part of a transaction and waits for its end{tried}"
         case State.LEASED:
             return f"is leased for attempt {known.attempts}, until {known.until_ms} ms since 1970 unless it is extended"
         case State.DELAYED:
@@ -128,8 +155,9 @@ def _sentence(known: Facts) -> str:
 
 
 def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) -> Browsed:
+    place = message_id(partition.index, message.offset)
     return Browsed(
-        id=message.id or message_id(partition.index, message.offset),
+        id=place,
         state=MessageState(known.state.value),
         body=message.body,
         key=message.key,
@@ -141,6 +169,7 @@ def _browsed(partition: PartitionQueue, message: StoredMessage, known: Facts) ->
         offset=message.offset,
         due_ms=known.until_ms,
         expires_ms=known.expires_ms,
+        first_id=None if message.id == place else message.id,
     )
 
 

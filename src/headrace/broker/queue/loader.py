@@ -56,6 +56,22 @@ class Loader:
             cold = await self._step(cold, found)
         return found
 
+    async def stretch(self, partition: PartitionQueue, offset: int) -> Slice:
+        """Whole batches from the one that holds an offset on, whatever has become of their messages."""
+        log = partition.partition.log
+        while True:
+            reads = log.read(Offset(offset), bytes_max=_READ_BYTES, upto=partition.partition.high_watermark)
+            try:
+                slice = self._store.try_read(reads)
+                return await self._store.finish(slice) if isinstance(slice, Cold) else slice
+            except FileNotFoundError:
+                continue  # cleaning was quicker, and has put another file in its place
+            except OffsetOutOfRangeError:
+                return Slice(b"", log.start_offset)  # retention was
+            except CorruptLogError as damage:
+                partition.partition.take_offline(damage)
+                raise
+
     async def _finish(self, cold: "_Rest", found: Found, done: Done) -> None:
         rest: _Rest | None = cold
         try:
@@ -116,7 +132,7 @@ class Loader:
             is_wanted = not offsets.isdisjoint(range(header.base_offset, header.next_offset))
             if not is_wanted and not cache.has_room:
                 return
-            for message in _messages(batch):
+            for message in readable_messages(batch):
                 if message.offset in offsets:
                     found[index, message.offset] = message
                 elif is_live(message.offset):
@@ -135,7 +151,8 @@ def _keep(cache: CacheView, message: StoredMessage) -> None:
         cache.add(message)
 
 
-def _messages(batch: memoryview) -> list[StoredMessage]:
+def readable_messages(batch: memoryview) -> list[StoredMessage]:
+    """Those of a batch; none where a producer wrote what nobody can take apart."""
     try:
         return decode_messages(batch)
     except CorruptBatchError as error:

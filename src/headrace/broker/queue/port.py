@@ -101,18 +101,21 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was looked at and not taken."""
 
-    id: str
+    id: str  # its place in this queue
     state: MessageState
     body: bytes
     key: bytes | None
     headers: Headers
     priority: int
     sent_ms: int
-    attempt: int
+    attempt: int | None  # None: it is done, and nobody has kept it
     partition: int
     offset: int
     due_ms: int | None = None  # delayed: when it becomes visible; leased: when the lease ends (wall clock)
     expires_ms: int | None = None
+    first_id: str | None = (
+        None  # of a moved message, where it is another: its id in the queue to which it was sent first
+    )
 
 
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,8 +132,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # of the message, or of the one that blocks the key
     partition: int
     offset: int
-    attempt: int
-    since_ms: int | None  # of its state (wall clock), where that is known
+    attempt: int | None  # None: it is done, and nobody has kept it
+    since_ms: int | None  # of its state (wall clock), where that is known: not of one that was given back or is done
     until_ms: int | None
     waiting: int = 0  # messages of the key behind it
 

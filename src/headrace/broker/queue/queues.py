@@ -369,7 +369,7 @@ class NodeQueues:
         return await browse(self._live.find(name), self._loader, state=state, count_max=count_max, after=after)
 
     async def explain(self, name: str, *, id: str | None = None, key: bytes | None = None) -> Explanation:
-        return explain(self._live.find(name), id=id, key=key)
+        return await explain(self._live.find(name), self._loader, id=id, key=key)
 
     # Dead letters.
 

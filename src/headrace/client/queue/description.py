@@ -85,11 +85,14 @@ class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
     headers: Headers = ()
     priority: int
     sent_ms: int
-    attempt: int
+    attempt: int | None = None  # None: it is done, and nobody has kept it
     partition: int
     offset: int
     due_ms: int | None = None  # delayed: when it becomes visible; leased: when the lease ends
     expires_ms: int | None = None
+    first_id: str | None = (
+        None  # of a moved message, where it is another: its id in the queue to which it was sent first
+    )
 
 
 class BrowsePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +109,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     partition: int
     offset: int
-    attempt: int
-    since_ms: int | None = None
+    attempt: int | None = None  # None: it is done, and nobody has kept it
+    since_ms: int | None = None  # where that is known: not of a message that was given back or is done
     until_ms: int | None = None
     waiting: int = 0
 

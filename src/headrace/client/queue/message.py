@@ -55,7 +55,13 @@ class MessageData:
 
     @property
     def id(self) -> str:
+        """Its place in the queue that it was received from, such as 0-1234."""
         return self._delivery.id
+
+    @property
+    def first_id(self) -> str:
+        """The id that it had in the queue to which it was sent first, which a dead letter and its redrive keep."""
+        return self._delivery.first_id or self._delivery.id
 
     @property
     def body(self) -> bytes:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from itertools import chain
+from math import inf, isfinite
 
 import msgspec
 
@@ -35,14 +37,34 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
 def seconds(span: Span | None) -> float | None:
     if span is None:
         return None
-    length = span.total_seconds() if isinstance(span, timedelta) else span
-    if length < 0:
-        raise InvalidRequestError(f"{span} is no length of time; give seconds from 0 on, or a timedelta")
+    length: object = span.total_seconds() if isinstance(span, timedelta) else span
+    if not isinstance(length, int | float) or not 0 <= length < inf:
+        raise InvalidRequestError(f"{span!r} is no length of time; give seconds from 0 on, or a timedelta")
     return length
 
 
 def key_bytes(key: Key | None) -> bytes | None:
-    return key.encode() if isinstance(key, str) else key
+    return None if key is None else _bytes("the key", key)
+
+
+def _bytes(what: str, value: object) -> bytes:
+    """Text as its UTF-8, bytes as they are."""
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError(
+                f"{what} is a text with half of a surrogate pair, which UTF-8 has not; send it as bytes"
+            ) from None
+    if not isinstance(value, bytes):
+        raise InvalidRequestError(f"{what} is {value!r}; give a text or bytes")
+    return value
+
+
+def _check_text(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{what} is {value!r}; give a text")
+    _bytes(what, value)
 
 
 def to_send(message: OutgoingMessage) -> Send:
@@ -52,23 +74,29 @@ def to_send(message: OutgoingMessage) -> Send:
     if isinstance(body, bytes):
         data = body
     elif isinstance(body, str):
-        data = body.encode()
+        data = _bytes("the body", body)
     elif isinstance(body, bytearray | memoryview):
         data = bytes(body)
     else:
         data = _json(body)
         if not any(name.lower() == CONTENT_TYPE for name, _ in headers):
             headers = (*headers, _JSON_HEADER)
-    if not 0 <= message.priority <= PRIORITY_MAX:
-        raise InvalidRequestError(f"priority {message.priority} is not between 0 and {PRIORITY_MAX}, the most urgent")
+    priority: object = message.priority
+    deduplication_id = message.deduplication_id
+    if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidRequestError(
+            f"priority {priority!r} is no whole number between 0 and {PRIORITY_MAX}, the most urgent"
+        )
+    if deduplication_id is not None:
+        _check_text("the deduplication id", deduplication_id)
     return Send(
         data,
         key_bytes(message.key),
         headers,
-        message.priority,
+        priority,
         seconds(message.delay),
         seconds(message.ttl),
-        message.deduplication_id,
+        deduplication_id,
     )
 
 
@@ -82,17 +110,34 @@ def size_bytes(send: Send) -> int:
 
 def _json(body: object) -> bytes:
     try:
-        return msgspec.json.encode(body)
-    except (TypeError, ValueError) as error:
+        data = msgspec.json.encode(body)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the body is neither text nor bytes nor something for JSON: {error}") from None
+    # A number that JSON cannot say is written as null. So only where there is a null is it worth a look.
+    if b"null" in data and (found := _unsayable(msgspec.to_builtins(body))) is not None:
+        raise InvalidRequestError(f"the body has the number {found}, which JSON has not; send None or a text instead")
+    return data
+
+
+def _unsayable(value: object) -> float | None:
+    """The first number in a value that is none, or is infinite."""
+    if isinstance(value, float):
+        return None if isfinite(value) else value
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = chain(value.keys(), value.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = value
+    return next((found for one in inner if (found := _unsayable(one)) is not None), None)
 
 
 def _headers(given: HeaderValues | None) -> Headers:
     if given is None:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
-    headers = tuple((name, value.encode() if isinstance(value, str) else value) for name, value in pairs)
+    headers = tuple((name, _bytes(f"the header {name!r}", value)) for name, value in pairs)
     for name, _ in headers:
+        _check_text("a header's name", name)
         if name.startswith(HEADER_PREFIX):
             raise InvalidRequestError(f"{name} is a header of headrace's own; choose a name that begins otherwise")
     return headers

@@ -61,6 +61,7 @@ class Delivery(msgspec.Struct, gc=False):
     lease: float = 0.0
     partition: int = -1
     offset: int = -1
+    first_id: str | None = None  # of a moved message, where it is another
 
 
 class ReceiveAnswer(msgspec.Struct):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.model.queue import Backoff
+from headrace.model.queue import LEASE_MS_MAX, Backoff
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -13,7 +13,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10
     # Seconds; None: the queue's. It is extended while a handler runs, so it only says how soon others get the message
     # of a worker that died.
-    lease_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    lease_s: Annotated[float, msgspec.Meta(gt=0, le=LEASE_MS_MAX / 1_000)] | None = None
     # Messages that are leased beyond those being handled, so that no handler waits for the network. None: half as
     # many as are handled at once.
     prefetch: Annotated[int, msgspec.Meta(ge=0)] | None = None

@@ -133,7 +133,9 @@ class Runner:
         try:
             await self._handler(message)
         except asyncio.CancelledError as cancelled:
-            error = cancelled
+            error = cancelled if _is_cancelled_here() else _failure_of(cancelled)
+            if isinstance(error, Exception):
+                self._report(message, error)
         except Exception as raised:  # noqa: BLE001 - whatever a handler raises is its message's outcome
             error = raised
             self._report(message, raised)
@@ -216,3 +218,16 @@ class Runner:
                 await asyncio.wait(left)
         hurry.cancel()
         await asyncio.gather(hurry, return_exceptions=True)
+
+
+def _is_cancelled_here() -> bool:
+    """Whether this task itself was told to end: the worker stops, or its loop does."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _failure_of(cancelled: asyncio.CancelledError) -> Exception:
+    """A handler that waits for something that others cancelled has failed; nobody has interrupted it."""
+    failure = RuntimeError("something that the handler waited for was cancelled")
+    failure.__cause__ = cancelled
+    return failure

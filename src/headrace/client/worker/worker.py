@@ -28,7 +28,7 @@ from headrace.client.worker.config import WorkerConfig
 from headrace.client.worker.runner import Handler, Runner, Stop
 from headrace.client.worker.threads import HandlerThreads
 from headrace.host.clock import SystemClock
-from headrace.host.process import on_stop_signal
+from headrace.host.process import hears_signals, on_stop_signal
 from headrace.host.rand import SystemRand
 from headrace.model.address import Address
 from headrace.model.errors import InvalidConfigError
@@ -58,11 +58,15 @@ class Worker(Generic[H]):
         return Worker(self.handler, checked_config(**{**msgspec.structs.asdict(self.config), **changes}))
 
     def run(self, servers: str | Sequence[str | Address] = DEFAULT_HTTP) -> bool:
-        """Work in the foreground until SIGTERM or Ctrl-C; returns whether every handler could finish."""
+        """Work in the foreground until SIGTERM or Ctrl-C; returns whether every handler could finish.
+
+        In another thread than the main one it hears no signals, and works until the program ends: see `serve`.
+        """
 
         async def main() -> bool:
             stop = Stop()
-            on_stop_signal(stop.ask)
+            if hears_signals():
+                on_stop_signal(stop.ask)
             async with AsyncClient(servers) as client:
                 return await self.serve(client, stop)
 
@@ -70,7 +74,10 @@ class Worker(Generic[H]):
             return runner.run(main())
 
     async def serve(self, client: AsyncClient, stop: Stop) -> bool:
-        """Work in a running loop until a stop is asked for; returns whether every handler could finish."""
+        """Work in a running loop until a stop is asked for; returns whether every handler could finish.
+
+        `stop.ask()` is for the loop's own thread; others have `loop.call_soon_threadsafe(stop.ask)`.
+        """
         threads = HandlerThreads(name=f"headrace-{self.config.queue}", count_max=self.config.concurrency)
         portal = Portal(asyncio.get_running_loop())
 

@@ -32,6 +32,7 @@ class Facts(NamedTuple):
     priority: int
     attempts: int  # the present one included
     first_ms: int | None  # its first attempt
+    last_ms: int | None  # its last one, or the present one
     since_ms: int | None  # of its state, where that is known
     until_ms: int | None  # leased: the lease's end; delayed: when it is due
     expires_ms: int | None
@@ -77,6 +78,7 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
         priority=fold.shelf.priority_of(offset),
         attempts=history.attempts,
         first_ms=history.first_ms if history.attempts else None,
+        last_ms=history.last_ms if history.attempts else None,
         since_ms=since_ms,
         until_ms=until_ms,
         expires_ms=fold.expires_ms(offset),

@@ -17,6 +17,7 @@ SECONDS_MAX = SPAN_MS_MAX // 1_000
 LEASE_SECONDS_MAX = LEASE_MS_MAX // 1_000
 TEXT_LENGTH_MAX = 1_024
 HEADERS_MAX = 100
+FIRST_ID = "of a moved message, where it is another: its id in the queue to which it was sent first"
 
 # The largest whole number that every JSON library reads as it was written.
 WHOLE_MAX = 2**53 - 1
@@ -159,7 +160,7 @@ class Results(msgspec.Struct, frozen=True):
 class ReceivedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A message that is yours until its lease ends. Acknowledge it by its receipt handle."""
 
-    id: str
+    id: Annotated[str, Meta(description="its place in this queue: partition and offset")]
     body: Any
     encoding: str | None = None  # base64, where the body is no text
     receipt_handle: str
@@ -173,6 +174,7 @@ class ReceivedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=T
     key: str | Base64 | None = None
     headers: dict[str, HeaderValue] = {}
     deduplication_id: str | None = None
+    first_id: Annotated[str, Meta(description=FIRST_ID)] | None = None
 
 
 class PackedReceived(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -191,6 +193,7 @@ class PackedReceived(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     deduplication_id: str | None = None
+    first_id: Annotated[str, Meta(description=FIRST_ID)] | None = None
 
 
 class ReceivedMessages(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ from headrace.gateways.rest.form import milliseconds, milliseconds_or_none
 from headrace.gateways.rest.raw import raw_message
 from headrace.gateways.rest.value import message_of, message_of_packed, shown_body, shown_headers, shown_text
 from headrace.model.errors import HeadraceError
-from headrace.model.message import Message, Received, Sent, plain_message
+from headrace.model.message import HEADER_PREFIX, Message, Received, Sent, plain_message
 
 MSGPACK = "application/msgpack"
 WAIT_SECONDS_MAX = 50
@@ -116,7 +116,8 @@ class MessageRoutes:
     def send(self, request: Request) -> Later[Any]:
         headers = request.headers
         is_json, shape, render = _send_forms(headers.get("content-type"), headers.get("accept"))
-        message = read_text(request.body) if is_json and not request.query else None
+        is_alone = is_json and not request.query and HEADER_PREFIX not in " ".join(headers)
+        message = read_text(request.body) if is_alone else None
         if message is not None:
             return Later(self._queues.send_one(request.values[0], message), render)
         messages, request_id, is_single = read_send(request)
@@ -209,20 +210,28 @@ def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
     """What is sent, the id of the request if it has one, and whether it is one message rather than a list of them."""
     match form_of(request.headers.get("content-type")):
         case Form.JSON:
-            if request.query:
-                read_query(request.query, _NO_FIELDS)
+            _check_nothing_beside(request)
             body = decode(_SEND, request.body)
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
             _check_only_messages(body)
             return [message_of(entry) for entry in body.messages], body.request_id, False
         case Form.MSGPACK:
+            _check_nothing_beside(request)
             packed = decode(_PACKED, request.body)
             return [message_of_packed(entry) for entry in packed.messages], packed.request_id, False
         case Form.RAW:
             return (raw_message(request),), None, True
         case _:
             raise unsupported_type("application/json, application/msgpack, or the message itself in its own type")
+
+
+def _check_nothing_beside(request: Request) -> None:
+    """Options beside a body that has places for them would be obeyed by nobody, and nobody would see it."""
+    read_query(request.query, _NO_FIELDS)
+    for name in request.headers:
+        if name.startswith(HEADER_PREFIX):
+            raise invalid_field(name, "it is for bodies that are the message itself; put the option into each message")
 
 
 def read_acknowledgements(request: Request) -> Sequence[str]:
@@ -291,8 +300,9 @@ def _render_packed(messages: Sequence[Received]) -> Response:
 
 def _shown(message: Received) -> form.ReceivedMessage:
     body, encoding = shown_body(message.body, message.headers)
+    place = message.place
     return form.ReceivedMessage(
-        id=message.id,
+        id=place,
         body=body,
         encoding=encoding,
         receipt_handle=message.receipt,
@@ -306,12 +316,14 @@ def _shown(message: Received) -> form.ReceivedMessage:
         key=None if message.key is None else shown_text(message.key),
         headers=shown_headers(message.headers),
         deduplication_id=message.deduplication_id,
+        first_id=None if message.id == place else message.id,
     )
 
 
 def _packed(message: Received) -> form.PackedReceived:
+    place = message.place
     return form.PackedReceived(
-        id=message.id,
+        id=place,
         body=message.body,
         receipt_handle=message.receipt,
         attempt=message.attempt,
@@ -324,4 +336,5 @@ def _packed(message: Received) -> form.PackedReceived:
         key=message.key,
         headers=message.headers,
         deduplication_id=message.deduplication_id,
+        first_id=None if message.id == place else message.id,
     )

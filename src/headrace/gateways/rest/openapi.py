@@ -50,7 +50,7 @@ _AFTER = _field("after", "go on behind this one", type="string")
 _BYTES = "With application/msgpack, in Content-Type or Accept, bodies, keys and headers are bytes."
 _SEND_MORE = (
     f"{_BYTES} A body of any other type is the message itself; its options stand in the query or in headers, as in "
-    "headrace-priority."
+    "headrace-priority. Beside JSON and MessagePack, where they have their places in the body, they are refused."
 )
 
 
@@ -145,9 +145,11 @@ def _of_queues() -> list[Operation]:
 def _of_looking() -> list[Operation]:
     queue = "/queues/{queue}"
     return [
-        Operation("get", f"{queue}/browse", "browse_queue", "Look at messages without taking them",
+        Operation("get", f"{queue}/browse", "browse_queue",
+                  "Look at messages without taking them: those that are not done, or those in one state",
                   {200: queue_form.BrowsedMessages},
-                  query=(_field("state", "only those", type="string", enum=[one.value for one in MessageState]),
+                  query=(_field("state", "only those; acknowledged: all that are done", type="string",
+                                enum=[one.value for one in MessageState]),
                          _field("after", "go on behind this place", type="string", pattern=PLACE_PATTERN), _LIMIT),
                   refusals=(400, 404, 422), more=_BYTES),
         Operation("get", f"{queue}/explain", "explain",

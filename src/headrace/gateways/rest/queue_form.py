@@ -15,7 +15,7 @@ from headrace.broker.queue.port import (
     RedriveState,
 )
 from headrace.gateways.rest.config_form import ConfigForm, Name, shown
-from headrace.gateways.rest.form import Base64, HeaderValue, Whole
+from headrace.gateways.rest.form import FIRST_ID, Base64, HeaderValue, Whole
 from headrace.gateways.rest.value import shown_body, shown_headers, shown_text
 
 RATE_MAX = 1_000_000
@@ -56,7 +56,7 @@ class Purged(msgspec.Struct, frozen=True):
 class BrowsedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A message that was looked at and not taken."""
 
-    id: str
+    id: Annotated[str, Meta(description="its place in this queue: partition and offset")]
     state: str
     body: Any
     encoding: str | None = None
@@ -64,11 +64,12 @@ class BrowsedMessage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     headers: dict[str, HeaderValue] = {}
     priority: int
     sent_ms: int
-    attempt: int
+    attempt: Annotated[int | None, Meta(description="null where it is done, and not known any more")]
     partition: int
     offset: int
     due_ms: int | None = None
     expires_ms: int | None = None
+    first_id: Annotated[str, Meta(description=FIRST_ID)] | None = None
 
 
 class BrowsedMessages(msgspec.Struct, frozen=True):
@@ -179,6 +180,7 @@ def browsed(message: Browsed) -> BrowsedMessage:
         offset=message.offset,
         due_ms=message.due_ms,
         expires_ms=message.expires_ms,
+        first_id=message.first_id,
     )
 
 

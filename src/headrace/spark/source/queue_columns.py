@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from headrace.client.queue.sync import Client, Queue
-from headrace.model.message import ID_HEADER, PRIORITY_HEADER, message_id
+from headrace.model.message import PRIORITY_HEADER, message_id
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX
 from headrace.spark.arrow.schema import FULL_SCHEMA, arrow_schema
 from headrace.spark.source.column import ATTEMPT, ID, PRIORITY, QUEUE_COLUMNS, STATE
@@ -39,7 +39,7 @@ _DONE = Standing("acknowledged", None)
 def base_schema(schema: StructType) -> StructType:
     """The columns that must be decoded so that those of a queue can be told."""
     asked = {field.name for field in schema.fields}
-    needed = {"partition", "offset"} | ({"headers"} if asked & {ID, PRIORITY} else set())
+    needed = {"partition", "offset"} | ({"headers"} if PRIORITY in asked else set())
     fields: list[StructField] = [field for field in FULL_SCHEMA.fields if field.name in asked | needed]
     return StructType(fields)
 
@@ -54,10 +54,10 @@ def with_queue_columns(
         partitions = batch.column("partition").to_pylist()
         offsets = batch.column("offset").to_pylist()
         own: dict[str, list[object]] = {}
-        if asked & {ID, PRIORITY}:
+        if ID in asked:
+            own[ID] = [message_id(*place) for place in zip(partitions, offsets, strict=True)]
+        if PRIORITY in asked:
             headers: list[Headers] = batch.column("headers").to_pylist()
-            places = zip(headers, partitions, offsets, strict=True)
-            own[ID] = [_id(one, partition, offset) for one, partition, offset in places]
             own[PRIORITY] = [_priority(one) for one in headers]
         if asked & {ATTEMPT, STATE}:
             standings = _standings(partitions, offsets, stand)
@@ -78,11 +78,6 @@ def _standings(
         own = [offset for at, offset in zip(partitions, offsets, strict=True) if at == partition]
         known[partition] = stand(partition, min(own), max(own) + 1)
     return [known[at].get(offset, _DONE) for at, offset in zip(partitions, offsets, strict=True)]
-
-
-def _id(headers: Headers, partition: int, offset: int) -> str:
-    moved = _header(headers, ID_HEADER)
-    return message_id(partition, offset) if moved is None else moved.decode(errors="replace")
 
 
 def _priority(headers: Headers) -> int:
