@@ -171,12 +171,12 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.receipts)
     @rule(which_one=which)
     def acknowledge_late(self, which_one: int) -> None:
-        offset, attempt = self.receipts[which_one % len(self.receipts)]
+        offset, number = self.receipts[which_one % len(self.receipts)]
         self.model.advance(self.now)
         message = self.model.messages[offset]
-        is_newest = message.is_live and message.attempt == attempt and message.state in ("leased", "ready", "delayed")
+        is_newest = message.is_live and message.number == number and message.state in ("leased", "ready", "delayed")
         try:
-            self.fold.check_newest(offset, attempt, now=self.now)
+            self.fold.check_newest(offset, number, now=self.now)
         except StaleReceiptError:
             assert not is_newest
             return
