@@ -142,6 +142,15 @@ def test_a_topic_is_described_altered_and_deleted(headrace: Headrace, topic: str
     assert topic in headrace("topic", "describe", topic, code=1).stderr
 
 
+def test_a_typo_among_topics_to_delete_is_named_and_the_others_are_gone(headrace: Headrace, topic: str) -> None:
+    headrace("topic", "create", topic)
+    refused = headrace("topic", "delete", topic, f"{topic}-typo", "--yes", code=1)
+    check_refusal(refused, f"{topic}-typo does not exist")
+    assert f"(deleted: {topic})" in refused.stderr
+    headrace("topic", "create", topic)
+    assert headrace("topic", "delete", topic, topic, "--yes").stdout == f"Deleted {topic}.\n"
+
+
 def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace, topic: str) -> None:
     headrace("topic", "create", topic)
     refused = headrace("topic", "create", topic, code=1)

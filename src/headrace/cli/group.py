@@ -123,6 +123,7 @@ def delete(
 
     [cyan]headrace group delete billing --yes[/]
     """
+    names = list(dict.fromkeys(names))
     make_sure(f"Delete {', '.join(names)} with its offsets?", yes=yes)
     with_client(server, timeout, lambda client: client.groups.delete(names))
     if as_json:

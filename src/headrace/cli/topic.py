@@ -207,6 +207,7 @@ def delete(
 
     [cyan]headrace topic delete orders clicks --yes[/]
     """
+    names = list(dict.fromkeys(names))
     make_sure(f"Delete {', '.join(names)} with every message in it?", yes=yes)
     with_client(server, timeout, lambda client: client.admin.delete_topics(names))
     if as_json:
