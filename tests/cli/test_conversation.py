@@ -162,7 +162,6 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("topic", "create", "no spaces"), "letters, digits"),
         (("topic", "create", "fresh", "-s", "retention.mss=1"), "did you mean retention.ms?"),
         (("topic", "create", "fresh", "-s", "retention.ms=soon"), "whole number"),
         (("topic", "create", "fresh", "-r", "3"), "replica"),

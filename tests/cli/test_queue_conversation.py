@@ -129,7 +129,6 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("queue", "create", "no spaces"), "letters, digits"),
         (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
         (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
         (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
