@@ -164,6 +164,9 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace,
     [
         (("topic", "create", "fresh", "-s", "retention.mss=1"), "did you mean retention.ms?"),
         (("topic", "create", "fresh", "-s", "retention.ms=soon"), "whole number"),
+        (("topic", "create", "fresh", "-s", "retention.ms=1_000"), "whole number"),
+        (("topic", "create", "fresh", "-s", "retention.ms=\u0661\u0660\u0660"), "whole number"),
+        (("topic", "create", "fresh", "-s", "min.cleanable.dirty.ratio=0.2_5"), "a number from 0 to 1"),
         (("topic", "create", "fresh", "-r", "3"), "replica"),
         (("topic", "describe", "absent"), "absent"),
         (("topic", "delete", "absent", "--yes"), "absent"),
@@ -176,6 +179,13 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(
     headrace: Headrace, arguments: tuple[str, ...], words: str
 ) -> None:
     check_refusal(headrace(*arguments, code=1), words)
+
+
+def test_a_setting_that_is_none_cannot_be_unset(headrace: Headrace, topic: str) -> None:
+    headrace("topic", "create", topic)
+    check_refusal(headrace("topic", "alter", topic, "--unset", "retention.mss", code=1), "did you mean retention.ms?")
+    unset = headrace("topic", "alter", topic, "--unset", "retention.ms", "--json")
+    assert json.loads(unset.stdout)["settings"] == {}
 
 
 def test_fewer_partitions_are_refused(headrace: Headrace, topic: str) -> None:
