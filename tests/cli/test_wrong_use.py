@@ -86,6 +86,15 @@ def test_a_name_that_no_file_can_have_is_refused_in_one_sentence(headrace: Headr
     check_refusal(headrace("log", "verify", "a" * 300, code=1), "File name too long")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", [("topic", "list", "--json"), ("produce", "fresh")])
+def test_a_closed_standard_stream_leads_nowhere(node: RunningNode, closed: str, arguments: tuple[str, ...]) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *HEADRACE, *arguments, "--server", node.server]
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=DEADLINE_S, env=clean_environment())
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [("consume", "{topic}", "--until-end"), ("topic", "list")])
 def test_an_output_that_takes_no_more_ends_the_command_in_one_sentence(
