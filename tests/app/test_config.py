@@ -62,6 +62,11 @@ def test_topic_defaults_are_read_with_and_without_quotes_and_from_the_environmen
     }
 
 
+def test_a_topic_default_that_is_a_fraction_is_read_as_a_number(tmp_path: Path) -> None:
+    file = write(tmp_path, "[topics.defaults]\nmin.cleanable.dirty.ratio = 0.3\n")
+    assert load(file=file).config.topics.defaults == {"min.cleanable.dirty.ratio": "0.3"}
+
+
 def test_every_setting_has_an_environment_variable_of_its_own() -> None:
     variables = [variable(path) for path in known_paths()]
     assert len(variables) == len(set(variables))
@@ -121,7 +126,7 @@ def test_an_unknown_topic_default_names_the_nearest_one(tmp_path: Path) -> None:
         ("[topics]\nreplication = 3", "topics.replication", "single one"),
         ('[topics]\nauto_create = "yes"', "topics.auto_create", "bool"),
         ("[topics]\ndefaults = 3", "topics.defaults", "[topics.defaults]"),
-        ("[topics.defaults]\nretention.ms = true", "retention.ms", "text or a whole number"),
+        ("[topics.defaults]\nretention.ms = true", "retention.ms", "text or a number"),
         ('[topics.defaults]\nheadrace.durability = "most"', "headrace.durability", "fsync"),
         ("[topics.defaults]\nmin.insync.replicas = 2", "topics.defaults.min.insync.replicas", "never be reached"),
         ("[log]\njournal_bytes = 10", "log.journal_bytes", "at least"),
@@ -132,8 +137,17 @@ def test_an_unknown_topic_default_names_the_nearest_one(tmp_path: Path) -> None:
         ("[kafka.limits]\nwrite_buffer_bytes_max = 1000", "kafka.limits.write_pause_bytes", "held back"),
         ("[kafka.limits]\nfetch_bytes_max = 1073741824", "kafka.limits.fetch_bytes_max", "disconnect its reader"),
         ("[topics.defaults]\nmax.message.bytes = 1073741823", "topics.defaults.max.message.bytes", "never fit"),
-        ('[logging]\nlevel = "loud"', "logging.level", "loud"),
-        ('[logging]\nformat = "xml"', "logging.format", "xml"),
+        ("[topics.defaults]\nretention.ms = 0.5", "retention.ms", "a whole number"),
+        ("[topics.defaults]\nmin.cleanable.dirty.ratio = 1.5", "min.cleanable.dirty.ratio", "a number from 0 to 1"),
+        ("[topics.defaults]\nmin.cleanable.dirty.ratio = nan", "min.cleanable.dirty.ratio", "a number from 0 to 1"),
+        ('[topics.defaults]\nretention.ms = "1_000"', "retention.ms", "a whole number"),
+        (
+            '[logging]\nlevel = "loud"',
+            "logging.level",
+            "'loud' is not valid; it takes one of debug, info, warning, error",
+        ),
+        ('[logging]\nformat = "xml"', "logging.format", "'xml' is not valid; it takes one of human, json"),
+        ("[logging]\nlevel = [3]", "logging.level", "it takes one of debug"),
     ],
 )
 def test_what_cannot_be_obeyed_is_refused_with_its_place(tmp_path: Path, text: str, path: str, reason: str) -> None:

@@ -46,6 +46,16 @@ def test_check_is_content_with_the_defaults() -> None:
     assert json.loads(runner.invoke(app, ["config", "check", "--json"]).stdout)["ok"] is True
 
 
+def test_check_counts_what_differs_from_the_defaults_and_not_what_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(
+        'node_id = 9\n[kafka]\nlisten = "127.0.0.1:9092"\n'
+        "[topics.defaults]\nretention.ms = 604800000\nmin.cleanable.dirty.ratio = 0.25\n"
+    )
+    result = runner.invoke(app, ["config", "check", "--config", str(file), "--json"])
+    assert json.loads(result.stdout)["changed"] == 2
+
+
 def test_up_refuses_to_listen_for_other_machines_before_it_starts_anything(tmp_path: Path) -> None:
     result = runner.invoke(app, ["up", "--data", str(tmp_path / "data"), "--kafka", "192.0.2.1:9092"])
     assert result.exit_code == 1

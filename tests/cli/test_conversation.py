@@ -142,6 +142,15 @@ def test_a_topic_is_described_altered_and_deleted(headrace: Headrace, topic: str
     assert topic in headrace("topic", "describe", topic, code=1).stderr
 
 
+def test_a_typo_among_topics_to_delete_is_named_and_the_others_are_gone(headrace: Headrace, topic: str) -> None:
+    headrace("topic", "create", topic)
+    refused = headrace("topic", "delete", topic, f"{topic}-typo", "--yes", code=1)
+    check_refusal(refused, f"{topic}-typo does not exist")
+    assert f"(deleted: {topic})" in refused.stderr
+    headrace("topic", "create", topic)
+    assert headrace("topic", "delete", topic, topic, "--yes").stdout == f"Deleted {topic}.\n"
+
+
 def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace, topic: str) -> None:
     headrace("topic", "create", topic)
     refused = headrace("topic", "create", topic, code=1)
@@ -153,9 +162,11 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(headrace: Headrace,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("topic", "create", "no spaces"), "letters, digits"),
         (("topic", "create", "fresh", "-s", "retention.mss=1"), "did you mean retention.ms?"),
         (("topic", "create", "fresh", "-s", "retention.ms=soon"), "whole number"),
+        (("topic", "create", "fresh", "-s", "retention.ms=1_000"), "whole number"),
+        (("topic", "create", "fresh", "-s", "retention.ms=\u0661\u0660\u0660"), "whole number"),
+        (("topic", "create", "fresh", "-s", "min.cleanable.dirty.ratio=0.2_5"), "a number from 0 to 1"),
         (("topic", "create", "fresh", "-r", "3"), "replica"),
         (("topic", "describe", "absent"), "absent"),
         (("topic", "delete", "absent", "--yes"), "absent"),
@@ -168,6 +179,13 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(
     headrace: Headrace, arguments: tuple[str, ...], words: str
 ) -> None:
     check_refusal(headrace(*arguments, code=1), words)
+
+
+def test_a_setting_that_is_none_cannot_be_unset(headrace: Headrace, topic: str) -> None:
+    headrace("topic", "create", topic)
+    check_refusal(headrace("topic", "alter", topic, "--unset", "retention.mss", code=1), "did you mean retention.ms?")
+    unset = headrace("topic", "alter", topic, "--unset", "retention.ms", "--json")
+    assert json.loads(unset.stdout)["settings"] == {}
 
 
 def test_fewer_partitions_are_refused(headrace: Headrace, topic: str) -> None:

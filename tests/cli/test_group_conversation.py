@@ -185,6 +185,7 @@ def test_the_live_view_shows_what_has_moved_since_the_look_before(
         (("reset", "absent", "--to", "latest", "--topic", "nowhere"), "nowhere", 1),
         (("reset", "absent", "--to-time", "soon"), "is no time", 2),
         (("reset", "absent", "--to", "middle"), "earliest, latest, or an offset", 2),
+        (("reset", "absent", "--to", "1", "--topic", "t:x"), "TOPIC:PARTITION", 2),
         (("reset", "absent"), "give one of", 2),
         (("reset", "absent", "--to", "1", "--by", "1"), "give one of", 2),
     ],

@@ -86,6 +86,7 @@ def test_verify_says_file_position_expected_and_found_to_people(segment: Path) -
     assert "damaged" in result.stdout
     assert f"{segment} at position {len(data) - len(batch(8, 'four'))}: CRC-32C expected" in result.stderr
     assert ", found " in result.stderr
+    assert "log verify" not in result.stderr
 
 
 def test_verify_finds_a_torn_tail(segment: Path) -> None:

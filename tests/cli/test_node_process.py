@@ -1,5 +1,6 @@
 """`headrace up` as a process: start, stop, start again; and the endless reader."""
 
+import errno
 import json
 import os
 import select
@@ -12,7 +13,9 @@ import pytest
 from tests.cli.running import HEADRACE, RunningNode, clean_environment, running_node
 from typer.testing import CliRunner
 
+from headrace.app.config import NodeConfig
 from headrace.cli.main import app
+from headrace.cli.up import reason_of
 
 DEADLINE_S = 20.0
 runner = CliRunner()
@@ -99,6 +102,36 @@ def test_a_data_directory_has_one_node_at_a_time(node: RunningNode) -> None:
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
     assert str(node.data).encode() in done.stderr
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_data_directory_that_is_a_file_is_said_to_be_none(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    result = runner.invoke(app, ["up", "--data", str(file / below), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+    assert result.exit_code == 1
+    assert result.stderr.endswith("is no directory; choose one with --data\n")
+    assert str(file) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "says no node_id"), ("node_id = 1\n", "says no cluster_id"), ("=", "cannot be read")]
+)
+def test_a_nodes_own_file_that_is_damaged_is_said_with_what_it_lacks(tmp_path: Path, text: str, words: str) -> None:
+    data = tmp_path / "data"
+    with running_node(data) as node:
+        assert node.stop() == 0
+    (data / "node.toml").write_text(text)
+    result = runner.invoke(app, ["up", "--data", str(data), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+    assert result.exit_code == 1
+    assert f"error: {data / 'node.toml'} {words}" in result.stderr
+    assert "restore" in result.stderr
+
+
+def test_a_disk_that_is_full_is_said_with_its_directory() -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    words = reason_of(full, NodeConfig(data="/mnt/tiny"))
+    assert words == "/mnt/tiny: No space left on device; free some space, or choose another directory with --data"
 
 
 def test_a_node_tells_people_where_it_listens_and_what_to_try(tmp_path: Path) -> None:

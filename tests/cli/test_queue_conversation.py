@@ -129,7 +129,6 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("queue", "create", "no spaces"), "letters, digits"),
         (("queue", "create", "fresh", "-s", "guarantee=twice"), "guarantee"),
         (("queue", "describe", "absent"), "absent"),
         (("queue", "redrive", "absent"), "absent"),

@@ -25,12 +25,13 @@ from headrace.model.errors import (
     UnsupportedError,
 )
 from headrace.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from headrace.wire.kafka.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from headrace.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from headrace.wire.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from headrace.wire.kafka.records import Record, encode_batch, encode_control_batch
 
-PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
+PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID, CREATE_PARTITIONS = 0, 1, 3, 18, 22, 37
 QUICK = ClientConfig(deadline_ms=5_000, retry_pause_ms=1, retry_pause_ms_max=5)
 AT = TopicPartition("orders", 0)
 
@@ -249,6 +250,21 @@ def test_an_answer_that_is_no_message_breaks_the_call_and_not_the_client() -> No
     garbage = Raw(b"\x00\x00\x00\x06\x00\x00\x00\x02\xff\xff")
     with pytest.raises(HeadraceError):
         run({METADATA: in_turn(garbage)}, lambda client: client.admin.list_topics())
+
+
+@pytest.mark.parametrize("there", [3, 5])
+def test_partitions_whose_answer_was_lost_count_as_made_if_they_are_there(there: int) -> None:
+    refusal = CreatePartitionsResponse(results=(CreatePartitionsTopicResult(name="orders", error_code=37),))
+    scripts = {CREATE_PARTITIONS: in_turn(Fault.CLOSE, refusal)}
+
+    async def work(client: StreamClient) -> int:
+        return len((await client.admin.create_partitions("orders", 3)).partitions)
+
+    if there == 3:
+        assert run(scripts, work, partition_count=there)[0] == 3
+    else:
+        with pytest.raises(InvalidPartitionsError):
+            run(scripts, work, partition_count=there)
 
 
 def test_nobody_at_any_address_names_them_all() -> None:

@@ -11,7 +11,7 @@ import difflib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -254,6 +254,9 @@ def _convert(path: str, kind: Any, given: Given) -> Any:
         except ValueError as error:
             raise ConfigurationError(f"{given.origin}: {path}: {error}") from None
     value = given.value
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        choices = ", ".join(get_args(kind))
+        raise ConfigurationError(f"{given.origin}: {path} = {value!r} is not valid; it takes one of {choices}")
     if kind == tuple[str, ...] and given.is_text:
         value = [name.strip() for name in value.split(",") if name.strip()]
     try:
@@ -264,8 +267,8 @@ def _convert(path: str, kind: Any, given: Given) -> Any:
 
 def _topic_setting(name: str, path: str, given: Given) -> str:
     """A topic setting is checked by the model's own table; here it gains the place it was written at."""
-    if isinstance(given.value, bool) or not isinstance(given.value, str | int):
-        raise ConfigurationError(f"{given.origin}: {path}.{name} takes text or a whole number, not {given.value!r}")
+    if isinstance(given.value, bool) or not isinstance(given.value, str | int | float):
+        raise ConfigurationError(f"{given.origin}: {path}.{name} takes text or a number, not {given.value!r}")
     text = str(given.value)
     try:
         parse_config({name: text})

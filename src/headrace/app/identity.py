@@ -29,7 +29,11 @@ def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, clus
     try:
         found = tomllib.loads(read_file(disk, path).decode())
         owner = (int(found["node_id"]), str(found["cluster_id"]), str(found["incarnation"]))
-    except (ValueError, KeyError) as error:
+    except KeyError as error:
+        raise ForeignDataError(
+            f"{path} says no {error.args[0]}; restore the file, or start with an empty --data"
+        ) from error
+    except (ValueError, TypeError) as error:
         raise ForeignDataError(f"{path} cannot be read ({error}); restore it, or start with an empty --data") from error
     if owner[:2] != (node_id, cluster_id):
         raise ForeignDataError(

@@ -18,12 +18,17 @@ from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail
 from headrace.cli.produce import Acks, Codec
 from headrace.cli.receiver import consume as run_consume
 from headrace.cli.sender import produce as run_produce
-from headrace.cli.session import DEFAULT_SERVER, ServerOption, parse_pairs
+from headrace.cli.session import DEFAULT_SERVER, ServerOption, check_servers, parse_pairs
+from headrace.model.topic import INT32_MAX
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Put a load on a node and measure it.")
 
 SECONDS_MAX = 24 * 3600.0
 DEFAULT_SECONDS = 10.0
+RATE_MAX = 10_000_000.0
+TOPICS_MAX = 10_000
+# Where librdkafka has its own limits.
+LINGER_MS_MAX, BATCH_MESSAGES_MAX = 900_000.0, 1_000_000
 DEFAULT_LATENCY_RATE = 1000.0
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
@@ -45,21 +50,28 @@ WarmupOption = Annotated[
     float, typer.Option("--warmup", metavar="SECONDS", min=0.0, max=3600.0, help="Run so long before measuring.")
 ]
 SizeOption = Annotated[int, typer.Option("--size", min=1, max=100_000_000, help="Bytes of each message.")]
-RateOption = Annotated[float | None, typer.Option("--rate", "-r", min=0.1, help="Messages a second.")]
+RateOption = Annotated[float | None, typer.Option("--rate", "-r", min=0.1, max=RATE_MAX, help="Messages a second.")]
 AcksOption = Annotated[Acks, typer.Option("--acks", "-a", help="Who must have a message before it counts as sent.")]
 IdempotentOption = Annotated[bool, typer.Option("--idempotent", help="Number the messages, so that none is doubled.")]
 LingerOption = Annotated[
-    float, typer.Option("--linger", metavar="MS", min=0.0, help="How long the client waits to fill a batch.")
+    float,
+    typer.Option(
+        "--linger", metavar="MS", min=0.0, max=LINGER_MS_MAX, help="How long the client waits to fill a batch."
+    ),
 ]
-BatchBytesOption = Annotated[int, typer.Option("--batch-bytes", min=1, help="Most bytes in a batch.")]
-BatchMessagesOption = Annotated[int, typer.Option("--batch-messages", min=1, help="Most messages in a batch.")]
+BatchBytesOption = Annotated[int, typer.Option("--batch-bytes", min=1, max=INT32_MAX, help="Most bytes in a batch.")]
+BatchMessagesOption = Annotated[
+    int, typer.Option("--batch-messages", min=1, max=BATCH_MESSAGES_MAX, help="Most messages in a batch.")
+]
 CompressionOption = Annotated[Codec, typer.Option("--compression", "-z", help="Compress batches.")]
 PartitionsOption = Annotated[
     int | None,
-    typer.Option("--partitions", "-p", min=1, help="Make the topic with so many partitions, if there is none."),
+    typer.Option(
+        "--partitions", "-p", min=1, max=INT32_MAX, help="Make the topic with so many partitions, if there is none."
+    ),
 ]
 TopicsOption = Annotated[
-    int, typer.Option("--topics", min=1, help="Spread over so many topics, named TOPIC-0, TOPIC-1, ...")
+    int, typer.Option("--topics", min=1, max=TOPICS_MAX, help="Spread over so many topics, named TOPIC-0, TOPIC-1, ...")
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -152,6 +164,7 @@ def consume(
 
     [cyan]headrace bench consume load --messages 1000000[/]
     """
+    check_servers(server)
     target = Target(server=server, topic=topic, topics=topics)
     measured = run_consume(target, messages=messages, seconds=_seconds(messages, seconds), warmup_s=warmup)
     _print(measured, as_json=as_json)
@@ -165,7 +178,9 @@ def latency(
     seconds: SecondsOption = None,
     warmup: WarmupOption = 1.0,
     size: SizeOption = 1024,
-    rate: Annotated[float, typer.Option("--rate", "-r", min=0.1, help="Messages a second.")] = DEFAULT_LATENCY_RATE,
+    rate: Annotated[
+        float, typer.Option("--rate", "-r", min=0.1, max=RATE_MAX, help="Messages a second.")
+    ] = DEFAULT_LATENCY_RATE,
     acks: AcksOption = Acks.ALL,
     idempotent: IdempotentOption = False,
     linger: LingerOption = 0.0,
@@ -213,6 +228,7 @@ def latency(
 
 
 def _target(server: str, topic: str, topics: int, partitions: int | None, settings: list[str] | None) -> Target:
+    check_servers(server)
     client_library()
     target = Target(server=server, topic=topic, topics=topics)
     if partitions is not None:

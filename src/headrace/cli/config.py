@@ -1,12 +1,14 @@
 """`headrace config`: what a node would run with, where each value comes from, and whether it could start."""
 
 import os
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from headrace.app.config import load
+from headrace.app.config import Setting, load
 from headrace.cli.output import Group, JsonOption, emit_json, emit_table, people
+from headrace.model.topic import CONFIG_KEYS, TopicConfig
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Show and check a node's configuration.")
 
@@ -47,11 +49,20 @@ def check(file: FileOption = None, as_json: JsonOption = False) -> None:
     [cyan]headrace config check --config headrace.toml && systemctl restart headrace[/]
     """
     settings = load(file=file, environment=os.environ).settings
-    changed = sum(setting.origin != "default" for setting in settings)
+    defaults = {setting.path: setting.value for setting in load().settings}
+    changed = sum(not _is_default(setting, defaults) for setting in settings)
     if as_json:
         emit_json({"ok": True, "settings": len(settings), "changed": changed})
     else:
         people().print(f"The configuration is valid: {changed} of {len(settings)} settings differ from the defaults.")
+
+
+def _is_default(setting: Setting, defaults: Mapping[str, object]) -> bool:
+    """Whether a value is what it would be had nobody given it. Those of new topics are in a table of their own."""
+    if setting.path in defaults:
+        return bool(setting.value == defaults[setting.path])
+    key = CONFIG_KEYS[setting.path.removeprefix("topics.defaults.")]
+    return bool(key.parse(setting.value) == getattr(TopicConfig(), key.field))
 
 
 def _shown(value: object) -> object:

@@ -13,8 +13,10 @@ from headrace.cli.text import compile_format, headers_text, message_to_json
 from headrace.client.stream import StreamClient
 from headrace.client.values import Message, TopicPartition
 from headrace.model.errors import InvalidPartitionsError, OffsetOutOfRangeError
+from headrace.model.topic import INT64_MAX
 
 WAIT_MS = 500
+OFFSET_DIGITS_MAX = len(str(INT64_MAX))
 
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)]
@@ -171,7 +173,7 @@ def _beginning(start: str, since: str | None, last: int | None) -> Place:
         return Place(last=last)
     if start in ("beginning", "end"):
         return Place(at_end=start == "end")
-    if start.isascii() and start.isdigit():
+    if start.isascii() and start.isdigit() and len(start) <= OFFSET_DIGITS_MAX and int(start) <= INT64_MAX:
         return Place(offset=int(start))
     raise typer.BadParameter(f"{start!r} is no place; say beginning, end, or an offset", param_hint="--from")
 

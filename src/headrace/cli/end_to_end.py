@@ -18,6 +18,7 @@ from headrace.cli.sender import Schedule, produce
 from headrace.model.errors import HeadraceError, TimedOutError
 
 READY_DEADLINE_S = 30.0
+_READY = b"ready"  # or else why not, in a sentence
 
 
 class EndToEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,9 @@ def measure(target: Target, load: ProduceLoad) -> EndToEnd:
     child.start()
     there.close()
     try:
-        _expect(here, READY_DEADLINE_S, "the consumer was not ready")
+        ready = _expect(here, READY_DEADLINE_S, "the consumer was not ready")
+        if ready != _READY:
+            raise HeadraceError(ready.decode())
         sent = produce(target, load)
         answer = _expect(here, STALL_S * 2, "the consumer gave no result")
     finally:
@@ -64,9 +67,13 @@ def _expect(pipe: Connection, deadline_s: float, problem: str) -> bytes:
 
 def receive(pipe: Connection, target: Target, total: int, warmup: int) -> None:
     """The consumer's process: read until all have come, or nothing has for a while."""
-    client = consumer(target, at_end=True)
+    try:
+        client = consumer(target, at_end=True)
+    except HeadraceError as error:
+        pipe.send_bytes(str(error).encode())
+        return
     client.poll(0)
-    pipe.send_bytes(b"ready")
+    pipe.send_bytes(_READY)
     latencies = array("q")
     count = 0
     poll, unpack, now_ns = client.poll, STAMP.unpack_from, time.monotonic_ns

@@ -9,7 +9,15 @@ from headrace.cli.group_lag import GroupView, look, view_json
 from headrace.cli.group_reset import reset
 from headrace.cli.group_watch import watch
 from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
-from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, session, with_client
+from headrace.cli.session import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT,
+    TIMEOUT_S_MAX,
+    ServerOption,
+    TimeoutOption,
+    session,
+    with_client,
+)
 from headrace.cli.sure import YesOption, make_sure
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="List groups, show how far they are, move and delete them.")
@@ -50,7 +58,10 @@ def describe(
         bool, typer.Option("--watch", "-w", help="Look again and again, with rates, until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="How often to look, with --watch.")
+        float,
+        typer.Option(
+            "--interval", metavar="SECONDS", min=0.1, max=TIMEOUT_S_MAX, help="How often to look, with --watch."
+        ),
     ] = INTERVAL_DEFAULT,
     count: Annotated[
         int | None, typer.Option("--count", "-c", metavar="N", min=1, help="Look so often, with --watch.")
@@ -123,6 +134,7 @@ def delete(
 
     [cyan]headrace group delete billing --yes[/]
     """
+    names = list(dict.fromkeys(names))
     make_sure(f"Delete {', '.join(names)} with its offsets?", yes=yes)
     with_client(server, timeout, lambda client: client.groups.delete(names))
     if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from headrace.cli.moment import parse_moment
-from headrace.cli.output import JsonOption, emit_json, emit_table, notice, people
+from headrace.cli.output import JsonOption, WrongUseError, emit_json, emit_table, notice, people
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, with_client
 from headrace.client.group import SHARE
 from headrace.client.stream import StreamClient
@@ -17,10 +17,12 @@ from headrace.client.values import TopicPartition
 from headrace.model.errors import (
     GroupNotEmptyError,
     InvalidPartitionsError,
-    InvalidRequestError,
     UnknownGroupError,
     UnsupportedError,
 )
+
+# More digits than any offset or partition has; Python itself reads no number without an end.
+OFFSET_DIGITS_MAX, PARTITION_DIGITS_MAX = 19, 10
 
 
 class Aim(NamedTuple):
@@ -75,9 +77,10 @@ def reset(
     [cyan]headrace group reset billing --by -100 --topic orders:3[/]
     """
     aim = _aim(to, to_time, by)
+    chosen = [_parse_place(text) for text in topics or []]
 
     async def work(client: StreamClient) -> list[Move]:
-        moves = await _plan(client, name, aim, topics or [])
+        moves = await _plan(client, name, aim, chosen)
         if not dry_run and moves:
             await client.groups.set_offsets(name, {move.at: move.after for move in moves})
         return moves
@@ -113,12 +116,21 @@ def _aim(to: str | None, to_time: str | None, by: int | None) -> Aim:
         return Aim(by=by)
     if to in ("earliest", "latest"):
         return Aim(earliest=to == "earliest", latest=to == "latest")
-    if to.isascii() and to.isdigit():
+    if to.isascii() and to.isdigit() and len(to) <= OFFSET_DIGITS_MAX:
         return Aim(offset=int(to))
     raise typer.BadParameter(f"{to!r} is no place; say earliest, latest, or an offset", param_hint="--to")
 
 
-async def _plan(client: StreamClient, name: str, aim: Aim, topics: list[str]) -> list[Move]:
+def _parse_place(text: str) -> tuple[str, int | None]:
+    topic, colon, index = text.partition(":")
+    if not colon:
+        return topic, None
+    if not (index.isascii() and index.isdigit() and len(index) <= PARTITION_DIGITS_MAX):
+        raise WrongUseError(f"{text!r} is no TOPIC:PARTITION; write orders:3")
+    return topic, int(index)
+
+
+async def _plan(client: StreamClient, name: str, aim: Aim, topics: list[tuple[str, int | None]]) -> list[Move]:
     await _check_idle(client, name, may_be_new=bool(topics))
     committed = await client.groups.offsets(name)
     ats = await _chosen(client, topics) if topics else list(committed)
@@ -147,15 +159,12 @@ async def _check_idle(client: StreamClient, name: str, *, may_be_new: bool) -> N
         )
 
 
-async def _chosen(client: StreamClient, topics: list[str]) -> list[TopicPartition]:
+async def _chosen(client: StreamClient, topics: list[tuple[str, int | None]]) -> list[TopicPartition]:
     chosen: set[TopicPartition] = set()
-    for text in topics:
-        topic, colon, index = text.partition(":")
+    for topic, index in topics:
         ats = await client.partitions(topic)
-        if colon:
-            if not (index.isascii() and index.isdigit()):
-                raise InvalidRequestError(f"{text!r} is no TOPIC:PARTITION")
-            at = TopicPartition(topic, int(index))
+        if index is not None:
+            at = TopicPartition(topic, index)
             if at not in ats:
                 raise InvalidPartitionsError(f"{topic} has {len(ats)} partitions, numbered from 0; there is no {index}")
             ats = [at]

@@ -124,7 +124,10 @@ def percentiles(latencies_ns: Sequence[int]) -> Percentiles | None:
 def places(client: Any, target: Target) -> list[Place]:
     """Every partition of the target, as the server knows it now."""
     only = target.topic if target.topics == 1 else None
-    topics = client.list_topics(only, timeout=METADATA_TIMEOUT_S).topics
+    try:
+        topics = client.list_topics(only, timeout=METADATA_TIMEOUT_S).topics
+    except client_library().KafkaException as error:
+        raise TimedOutError(f"{target.server} does not answer: {error.args[0].str()}; is a node up there?") from error
     found = []
     for name in target.names():
         known = topics.get(name)

@@ -248,7 +248,11 @@ def _verify_segment(disk: Disk, path: Path, *, deep: bool) -> dict[str, Any]:
             report["messages"] += header.record_count
             report["bytes"] += header.size
     except CorruptLogError as error:
-        report["error"] = str(error)
+        # In words of its own: the error's advise verifying, which is what is being done.
+        report["error"] = (
+            f"{error.file} at position {error.position}: {error.what} expected {error.expected}, found {error.found}; "
+            "restore the file from a backup or a replica"
+        )
         report["damage"] = {
             "position": error.position,
             "what": error.what,

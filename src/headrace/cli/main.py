@@ -1,5 +1,8 @@
 """The command line: one typer application, one module for each command or group of commands."""
 
+import os
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,4 +68,12 @@ def root(
 
 
 def main() -> None:
+    _fill_standard_streams()
     app()
+
+
+def _fill_standard_streams() -> None:
+    """A stream that the caller closed leads nowhere. Else a socket would take its number, and libuv abort over that."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it lasts as long as the program

@@ -1,13 +1,18 @@
 """What every command shares: where output goes, in which form, and how an expected error ends the program.
 
 Data goes to standard output and nothing else does, so that a pipe sees only data; notices, progress and errors go to
-standard error. Exit codes: 0 done, 1 failed, 2 wrongly used (typer's own, and `WrongUseError`).
+standard error. Exit codes: 0 done, 1 failed, 2 wrongly used (typer's own): what the command itself can see to be wrong,
+without asking a node.
 """
 
+import errno
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Annotated, Any, NoReturn, cast
 
 import typer
 from rich import box
@@ -16,16 +21,20 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from headrace.model.errors import HeadraceError, InvalidRequestError
+from headrace.model.errors import HeadraceError, InvalidNameError, InvalidRequestError
 
 EXIT_FAILED = 1
-EXIT_WRONGLY_USED = 2
+EXIT_MISUSED = 2
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
 
 class WrongUseError(InvalidRequestError):
-    """What was given on the command line cannot be meant, whatever a node says."""
+    """An argument that can never be right, whatever the node."""
+
+
+class OutputError(HeadraceError):
+    """Standard output takes no more: its disk is full, or its device failed."""
 
 
 class Group(TyperGroup):
@@ -34,10 +43,20 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except WrongUseError as error:
-            fail(str(error), code=EXIT_WRONGLY_USED)
+        except (WrongUseError, InvalidNameError) as error:
+            fail(str(error), code=EXIT_MISUSED)
         except HeadraceError as error:
             fail(str(error))
+        except UnicodeEncodeError as error:
+            # Bytes of an argument that are no text become surrogates, which nothing that is sent can hold.
+            if not any("\ud800" <= character <= "\udfff" for character in error.object):
+                raise
+            fail(f"{error.object!r} is not UTF-8 text; give it as such, or in a file", code=EXIT_MISUSED)
+        except OSError as error:
+            # Of a file that was named the machine's own words say enough. A closed pipe is typer's matter.
+            if error.filename is None:
+                raise
+            fail(f"{os.fsdecode(error.filename)}: {error.strerror}")
 
 
 def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:
@@ -51,7 +70,7 @@ def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:
 
 def people() -> Console:
     """Standard output, for tables."""
-    return Console(highlight=False)
+    return Console(file=_checked_output(), highlight=False)
 
 
 def notice(markup: str) -> None:
@@ -66,10 +85,48 @@ def emit_json(value: Any) -> None:
 
 def emit_bytes(data: bytes) -> None:
     """All of the bytes, at once. Under PYTHONUNBUFFERED the stream is a bare file, whose writes may be short."""
-    left = memoryview(data)
-    while left:
-        left = left[sys.stdout.buffer.write(left) :]
-    sys.stdout.buffer.flush()
+    with _writing():
+        left = memoryview(data)
+        while left:
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # The reader of a pipe that has seen enough is no failure of ours; typer ends the program quietly.
+        if error.errno == errno.EPIPE:
+            raise
+        _let_go_of_output()
+        raise OutputError(f"standard output cannot be written: {error.strerror}") from None
+
+
+def _let_go_of_output() -> None:
+    """What is still buffered would fail once more when Python ends, with a complaint of its own."""
+    with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+class _CheckedOutput:
+    """Standard output for rich, with failures in our words."""
+
+    def write(self, text: str) -> int:
+        with _writing():
+            return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        with _writing():
+            sys.stdout.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stdout, name)
+
+
+def _checked_output() -> IO[str]:
+    return cast(IO[str], _CheckedOutput())
 
 
 def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -83,7 +140,7 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, titl
         table.add_row(*(escape(_cell(value)) for value in row))
     console = people()
     if not console.is_terminal:
-        console = Console(highlight=False, width=10_000)
+        console = Console(file=_checked_output(), highlight=False, width=10_000)
     console.print(table)
 
 

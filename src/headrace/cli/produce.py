@@ -20,6 +20,7 @@ from headrace.cli.text import message_from_json, unescape
 from headrace.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from headrace.client.values import Outgoing, Produced
 from headrace.model.errors import InvalidRequestError
+from headrace.model.names import check_topic_name
 
 CHUNK_BYTES = 1024 * 1024
 # A line longer than this is no message that any topic takes; it is refused before it fills the memory.
@@ -113,6 +114,8 @@ def produce(
 
     [cyan]headrace consume orders --json --until-end | headrace produce copy --input json[/]
     """
+    # Checked here as well: with nothing to send, no node would say it.
+    check_topic_name(topic)
     if key is not None and key_delimiter is not None:
         raise typer.BadParameter("give --key or --key-delimiter, not both")
     template = Outgoing(
@@ -128,13 +131,14 @@ def produce(
     else:
         split = None if key_delimiter is None else unescape(key_delimiter)
         parse = partial(message_from_line, template, split, empty_as_null)
+    end = unescape(delimiter)
     total = Tally(topic)
     with (
         session(server, timeout, auto_create_topics=True) as opened,
         nullcontext(sys.stdin.buffer) if file is None else _open(file) as stream,
         _progress(stream) as advance,
     ):
-        for lines, size in read_chunks(stream, unescape(delimiter)):
+        for lines, size in read_chunks(stream, end):
             messages = [parse(line) for line in lines]
             sent = opened.client.produce(topic, messages, compression=compression.value, acks=_ACKS[acks])
             total.add(opened.run(sent), sum(map(len, lines)))

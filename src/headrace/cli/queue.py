@@ -32,6 +32,7 @@ app.command()(redrive)
 app.command()(readers)
 
 PAGE = 100
+PARTITIONS_MAX = 10_000
 
 SetOption = Annotated[
     list[str] | None,
@@ -87,7 +88,10 @@ def create(
     name: QueueArgument,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many partitions. [dim]default: the node's[/]")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=PARTITIONS_MAX, help="How many partitions. [dim]default: the node's[/]"
+        ),
     ] = None,
     durability: Annotated[
         str | None, typer.Option("--durability", help="fsync, replicated or memory. [dim]default: the node's[/]")

@@ -17,13 +17,16 @@ from headrace.client.queue.sync import Queue
 from headrace.client.settings import DEFAULT_HTTP
 
 LOOK_S = 0.2
+RATE_MAX = 1_000_000
 
 _FILTER = "Which dead letters"
 TargetOption = Annotated[
     str | None,
     typer.Option("--to", metavar="QUEUE", help="Where they go. [dim]default: back to where they came from[/]"),
 ]
-RateOption = Annotated[int | None, typer.Option("--rate", metavar="N", min=1, help="At most so many a second.")]
+RateOption = Annotated[
+    int | None, typer.Option("--rate", metavar="N", min=1, max=RATE_MAX, help="At most so many a second.")
+]
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="With this in their reason.", rich_help_panel=_FILTER)
 ]

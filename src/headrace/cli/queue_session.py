@@ -43,7 +43,12 @@ _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)")
 def queue_client(http: str, timeout_s: float) -> Iterator[Client]:
     """A connected client for the length of a command."""
     deadline_ms = int(timeout_s * 1000)
-    with Client(http, config=QueueClientConfig(deadline_ms=deadline_ms, connect_timeout_ms=deadline_ms)) as client:
+    config = QueueClientConfig(deadline_ms=deadline_ms, connect_timeout_ms=deadline_ms)
+    try:
+        opened = Client(http, config=config)
+    except InvalidRequestError as error:
+        raise WrongUseError(str(error)) from None
+    with opened as client:
         yield client
 
 

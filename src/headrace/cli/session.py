@@ -8,8 +8,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 import uvloop
 
+from headrace.cli.output import WrongUseError
 from headrace.client.router import ClientConfig
 from headrace.client.stream import StreamClient
+from headrace.model.address import parse_address
 
 T = TypeVar("T")
 
@@ -26,8 +28,11 @@ ServerOption = Annotated[
         show_default=False,
     ),
 ]
+# Kafka's requests carry time-outs as 32 bits of milliseconds: 24 days.
+TIMEOUT_S_MAX = 2_000_000.0
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to try before giving up.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, max=TIMEOUT_S_MAX, help="How long to try before giving up."),
 ]
 DEFAULT_TIMEOUT = 10.0
 
@@ -46,6 +51,7 @@ class Session:
 @contextmanager
 def session(server: str, timeout_s: float, *, auto_create_topics: bool = False) -> Iterator[Session]:
     """A connected client for the length of a command."""
+    check_servers(server)
     deadline_ms = int(timeout_s * 1000)
     config = ClientConfig(
         client_id="headrace-cli",
@@ -66,6 +72,15 @@ def with_client(server: str, timeout_s: float, work: Callable[[StreamClient], Co
     """Run one piece of work with a connected client."""
     with session(server, timeout_s) as opened:
         return opened.run(work(opened.client))
+
+
+def check_servers(server: str) -> None:
+    """Refuse what is no list of addresses, before anything is tried with it."""
+    for one in server.split(","):
+        try:
+            parse_address(one)
+        except ValueError as error:
+            raise WrongUseError(f"--server: {error}") from None
 
 
 def parse_pairs(texts: list[str]) -> list[tuple[str, str]]:

@@ -1,13 +1,15 @@
 """Messages as text: escapes, kcat's format strings, and JSON that can be read back."""
 
 import base64
-import binascii
+import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.cli.output import WrongUseError
 from headrace.client.values import Headers, Message, Outgoing
 from headrace.model.errors import InvalidRequestError
+from headrace.model.topic import INT64_MAX
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
@@ -23,7 +25,7 @@ def unescape(text: str) -> bytes:
         out.append(_ESCAPES.get(following, "\\" + following))
     data = "".join(out).encode()
     if not data:
-        raise InvalidRequestError("a delimiter must not be empty")
+        raise WrongUseError("a delimiter must not be empty")
     return data
 
 
@@ -57,7 +59,7 @@ def compile_format(text: str) -> Callable[[Message], bytes]:
         field = next(characters, "")
         if field not in _FIELDS:
             known = " ".join(f"%{name}" for name in _FIELDS)
-            raise InvalidRequestError(f"%{field} is no field of a message; there are {known}")
+            raise WrongUseError(f"%{field} is no field of a message; there are {known}")
         if literal:
             parts.append(unescape(literal))
             literal = ""
@@ -90,35 +92,83 @@ def message_to_json(message: Message) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
+# What `message_to_json` writes. The place is where the message was, and not kept: where it goes is said to the command.
+_PLACE = ("topic", "partition", "offset")
+_VALUES = ("key", "key_base64", "value", "value_base64")
+_KNOWN = (*_PLACE, *_VALUES, "timestamp_ms", "headers")
+_KNOWN_OF_HEADERS = ("name", "value", "value_base64")
+
+
+def message_from_json(template: Outgoing, line: bytes) -> Outgoing:
+    """A message as `message_to_json` wrote it."""
+    try:
+        document = json.loads(line)
+        if not isinstance(document, dict):
+            raise ValueError("it is no object")
+        _check_fields(document, _KNOWN)
+        if "partition" in document and "offset" not in document:
+            raise ValueError("partition is where a message was, beside its offset; say where it goes with --partition")
+        headers = _headers_from_json(document.get("headers"))
+        timestamp_ms = _timestamp_from_json(document.get("timestamp_ms"))
+        return template._replace(
+            key=_bytes_from_json("key", document, template.key),
+            value=_bytes_from_json("value", document, None),
+            headers=headers or template.headers,
+            timestamp_ms=template.timestamp_ms if timestamp_ms is None else timestamp_ms,
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"the line {_short(line)} is no message in JSON: {error}") from None
+
+
+def _check_fields(document: dict[str, Any], known: Sequence[str]) -> None:
+    """A field that would be left out in silence is a message that was not meant."""
+    for name in document:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else "there are " + ", ".join(known)
+            raise ValueError(f"{name!r} is no field; {hint}")
+
+
+def _headers_from_json(headers: Any) -> Headers:
+    if headers is None:
+        return ()
+    form = 'headers are written [{"name": "a", "value": "b"}]'
+    if not isinstance(headers, list):
+        raise ValueError(form)
+    found = []
+    for header in headers:
+        if not isinstance(header, dict) or not isinstance(header.get("name"), str):
+            raise ValueError(form)
+        _check_fields(header, _KNOWN_OF_HEADERS)
+        header["name"].encode()  # which refuses what is no text
+        found.append((header["name"], _bytes_from_json("value", header, None)))
+    return tuple(found)
+
+
+def _timestamp_from_json(timestamp_ms: Any) -> int | None:
+    """None for none, which `message_to_json` writes as -1."""
+    if timestamp_ms is None:
+        return None
+    if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int) or not -1 <= timestamp_ms <= INT64_MAX:
+        raise ValueError(f"timestamp_ms is a whole number of milliseconds since 1970, not {timestamp_ms!r}")
+    return None if timestamp_ms < 0 else timestamp_ms
+
+
 def _bytes_from_json(name: str, document: dict[str, Any], fallback: bytes | None) -> bytes | None:
-    if f"{name}_base64" in document:
-        return base64.b64decode(document[f"{name}_base64"], validate=True)
+    encoded = document.get(f"{name}_base64")
+    if encoded is not None:
+        if not isinstance(encoded, str):
+            raise ValueError(f"{name}_base64 is text, not {encoded!r}")
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except ValueError as error:
+            raise ValueError(f"{name}_base64: {error}") from None
     if name not in document:
         return fallback
     value = document[name]
     if value is None or isinstance(value, str):
         return None if value is None else value.encode()
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def message_from_json(template: Outgoing, line: bytes) -> Outgoing:
-    """A message as `message_to_json` wrote it. Its place (topic, partition, offset) is where it was, and not kept."""
-    try:
-        document = json.loads(line)
-        if not isinstance(document, dict):
-            raise InvalidRequestError(f"the line {_short(line)} is JSON and no object")
-        headers = tuple(
-            (str(header["name"]), _bytes_from_json("value", header, None)) for header in document.get("headers") or ()
-        )
-        timestamp = document.get("timestamp_ms")
-        return template._replace(
-            key=_bytes_from_json("key", document, template.key),
-            value=_bytes_from_json("value", document, None),
-            headers=headers or template.headers,
-            timestamp_ms=template.timestamp_ms if timestamp is None or timestamp < 0 else int(timestamp),
-        )
-    except (json.JSONDecodeError, UnicodeDecodeError, binascii.Error, KeyError, TypeError) as error:
-        raise InvalidRequestError(f"the line {_short(line)} is no message in JSON: {error}") from None
 
 
 def _short(line: bytes) -> str:

@@ -19,8 +19,11 @@ from headrace.client.stream import StreamClient
 from headrace.client.values import ConfigEntry, TopicInfo, TopicPartition
 from headrace.model.errors import TopicExistsError
 from headrace.model.names import check_topic_name
+from headrace.model.topic import INT32_MAX
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+
+INT16_MAX = 2**15 - 1  # how Kafka's requests carry the number of replicas
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 SetOption = Annotated[
@@ -34,10 +37,14 @@ def create(
     name: NameArgument,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many partitions. [dim]default: the node's[/]")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=INT32_MAX, help="How many partitions. [dim]default: the node's[/]"
+        ),
     ] = None,
     replication: Annotated[
-        int | None, typer.Option("--replication", "-r", min=1, help="Copies of each. [dim]default: the node's[/]")
+        int | None,
+        typer.Option("--replication", "-r", min=1, max=INT16_MAX, help="Copies of each. [dim]default: the node's[/]"),
     ] = None,
     settings: SetOption = None,
     if_missing: Annotated[bool, typer.Option("--if-missing", help="Be content if the topic exists already.")] = False,
@@ -154,7 +161,8 @@ def alter(
     name: NameArgument,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Raise the number of partitions to this.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=INT32_MAX, help="Raise the number of partitions to this."),
     ] = None,
     settings: SetOption = None,
     unset: Annotated[
@@ -207,6 +215,7 @@ def delete(
 
     [cyan]headrace topic delete orders clicks --yes[/]
     """
+    names = list(dict.fromkeys(names))
     make_sure(f"Delete {', '.join(names)} with every message in it?", yes=yes)
     with_client(server, timeout, lambda client: client.admin.delete_topics(names))
     if as_json:

@@ -129,15 +129,22 @@ def _serve(config: NodeConfig, *, as_json: bool) -> None:
     try:
         uvloop.run(node.run(config, ready=ready))
     except OSError as error:
-        fail(_reason(config, error))
+        fail(reason_of(error, config))
 
 
 _LISTEN_ERRORS = frozenset({errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT})
+_SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Making a directory where a file is, or below one.
+_NO_DIRECTORY_ERRORS = frozenset({errno.EEXIST, errno.ENOTDIR})
 
 
-def _reason(config: NodeConfig, error: OSError) -> str:
+def reason_of(error: OSError, config: NodeConfig) -> str:
     """The machine's refusal in words."""
     code = error.errno or 0
+    if code in _SPACE_ERRORS:
+        return f"{config.data}: {os.strerror(code)}; free some space, or choose another directory with --data"
+    if code in _NO_DIRECTORY_ERRORS:
+        return f"{error.filename or config.data} is no directory; choose one with --data"
     if error.filename is not None:
         return f"{error.filename}: {os.strerror(code)}; can this user read and write there?"
     if code == errno.EADDRINUSE:
@@ -145,7 +152,7 @@ def _reason(config: NodeConfig, error: OSError) -> str:
     # Below zero are the resolver's codes: the host's name means nothing here.
     if code in _LISTEN_ERRORS or code < 0:
         return f"{config.kafka.listen} cannot be listened on: {error.strerror}"
-    return f"the node stopped: {error}"
+    return f"the node stopped, with its data in {config.data}: {error}"
 
 
 def _welcome(config: NodeConfig, kafka: str, http: str) -> None:

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from headrace.client.deadline import Deadline
+from headrace.client.deletion import refused
 from headrace.client.errors import NO_ERROR, wire_error
 from headrace.client.router import Router
 from headrace.client.values import ClusterInfo, ConfigEntry, TopicInfo
-from headrace.model.errors import TimedOutError, TopicExistsError, UnknownTopicError
+from headrace.model.errors import (
+    HeadraceError,
+    InvalidPartitionsError,
+    TimedOutError,
+    TopicExistsError,
+    UnknownTopicError,
+)
 from headrace.wire.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -99,50 +107,83 @@ class Admin:
         await self._router.retrying((name,), attempt, deadline)
         return None if validate_only else await self.describe_topic(name)
 
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and everything in them. The broker tries each of them; the first refusal is raised."""
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics and everything in them. Each of them is tried; what is refused is raised, and says the rest."""
+        deadline = self._router.deadline()
+        # A name that is given twice is one topic.
+        wanted = list(dict.fromkeys(names))
+        deleted: list[str] = []
+        refusals: dict[str, HeadraceError] = {}
+        unclear: set[str] = set()
+
+        async def attempt() -> None:
+            # A topic that was deleted must not be asked for again: the answer would blame it for being gone.
+            left = [name for name in wanted if name not in deleted and name not in refusals]
+            try:
+                results = await self._delete(left, deadline)
+            except TimedOutError:
+                unclear.update(left)
+                raise
+            retriable = None
+            for name, error in results.items():
+                if error is None or (name in unclear and isinstance(error, UnknownTopicError)):
+                    deleted.append(name)
+                elif error.retriable and not isinstance(error, UnknownTopicError):
+                    retriable = error
+                    if isinstance(error, TimedOutError):
+                        unclear.add(name)
+                else:
+                    # The controller knows which topics there are, so one that it does not know is not asked for twice.
+                    refusals[name] = error
+            if retriable is not None:
+                raise retriable
+
+        await self._router.retrying(wanted, attempt, deadline)
+        self._router.forget(wanted)
+        if refusals:
+            raise refused(list(refusals.values()), deleted)
+
+    async def _delete(self, names: Sequence[str], deadline: Deadline) -> dict[str, HeadraceError | None]:
+        connection = await self._router.controller(deadline)
+        if connection.version(DELETE_TOPICS) >= _DELETE_TOPICS_STATES:
+            states = tuple(DeleteTopicState(name=name) for name in names)
+            request = DeleteTopicsRequest(topics=states, timeout_ms=deadline.left_ms)
+        else:
+            request = DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=deadline.left_ms)
+        response = await connection.call(DELETE_TOPICS, request, DeleteTopicsResponse, timeout_ms=deadline.left_ms)
+        return {
+            result.name or "": None
+            if result.error_code == NO_ERROR
+            else wire_error(result.error_code, subject=result.name or "", message=result.error_message)
+            for result in response.responses
+        }
+
+    async def create_partitions(self, name: str, count: int) -> TopicInfo:
+        """Raise a topic's number of partitions to a count."""
         deadline = self._router.deadline()
         maybe_done = False
 
         async def attempt() -> None:
             nonlocal maybe_done
+            topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+            request = CreatePartitionsRequest(topics=(topic,), timeout_ms=deadline.left_ms)
             connection = await self._router.controller(deadline)
-            if connection.version(DELETE_TOPICS) >= _DELETE_TOPICS_STATES:
-                states = tuple(DeleteTopicState(name=name) for name in names)
-                request = DeleteTopicsRequest(topics=states, timeout_ms=deadline.left_ms)
-            else:
-                request = DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=deadline.left_ms)
             try:
                 response = await connection.call(
-                    DELETE_TOPICS, request, DeleteTopicsResponse, timeout_ms=deadline.left_ms
+                    CREATE_PARTITIONS, request, CreatePartitionsResponse, timeout_ms=deadline.left_ms
                 )
             except TimedOutError:
                 maybe_done = True
                 raise
-            for result in response.responses:
-                if result.error_code != NO_ERROR:
-                    error = wire_error(result.error_code, subject=result.name or "", message=result.error_message)
-                    if maybe_done and isinstance(error, UnknownTopicError):
-                        continue
-                    raise error
-
-        await self._router.retrying(names, attempt, deadline)
-        self._router.forget(names)
-
-    async def create_partitions(self, name: str, count: int) -> TopicInfo:
-        """Raise a topic's number of partitions to a count."""
-        deadline = self._router.deadline()
-
-        async def attempt() -> None:
-            topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-            request = CreatePartitionsRequest(topics=(topic,), timeout_ms=deadline.left_ms)
-            connection = await self._router.controller(deadline)
-            response = await connection.call(
-                CREATE_PARTITIONS, request, CreatePartitionsResponse, timeout_ms=deadline.left_ms
-            )
             for result in response.results:
                 if result.error_code != NO_ERROR:
-                    raise wire_error(result.error_code, subject=name, message=result.error_message)
+                    error = wire_error(result.error_code, subject=name, message=result.error_message)
+                    # After an attempt with an unclear end, the topic may well have them by our own doing.
+                    if maybe_done and isinstance(error, InvalidPartitionsError):
+                        found = (await self._router.refresh((name,), deadline))[0]
+                        if len(found.partitions) == count:
+                            return
+                    raise error
 
         await self._router.retrying((name,), attempt, deadline)
         return await self.describe_topic(name)

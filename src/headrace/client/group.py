@@ -11,11 +11,20 @@ from uuid import UUID
 
 from headrace.client.connection import Connection
 from headrace.client.deadline import Deadline
+from headrace.client.deletion import refused
 from headrace.client.errors import NO_ERROR, wire_error
 from headrace.client.group_member import GroupMember, classic_member, consumer_member, share_member
 from headrace.client.router import Router
 from headrace.client.values import TopicPartition
-from headrace.model.errors import GroupNotEmptyError, UnknownGroupError, UnknownMemberError, UnsupportedError
+from headrace.model.errors import (
+    GroupNotEmptyError,
+    HeadraceError,
+    InvalidGroupIdError,
+    TimedOutError,
+    UnknownGroupError,
+    UnknownMemberError,
+    UnsupportedError,
+)
 from headrace.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -212,30 +221,44 @@ class Groups:
     # Deleting.
 
     async def delete(self, names: Iterable[str]) -> None:
-        """Delete groups with their offsets. Each of them is tried; the first refusal is raised."""
-        refusals = []
-        for name in names:
+        """Delete groups with their offsets. Each of them is tried; what is refused is raised, and says the rest."""
+        deleted: list[str] = []
+        refusals: list[HeadraceError] = []
+        # A name that is given twice is one group.
+        for name in dict.fromkeys(names):
             try:
                 await self._delete(name)
-            except (GroupNotEmptyError, UnknownGroupError) as error:
+            except (GroupNotEmptyError, InvalidGroupIdError, UnknownGroupError) as error:
                 refusals.append(error)
+            else:
+                deleted.append(name)
         if refusals:
-            raise refusals[0]
+            raise refused(refusals, deleted)
 
     async def _delete(self, name: str) -> None:
         deadline = self._router.deadline()
+        maybe_done = False
 
         async def attempt() -> None:
+            nonlocal maybe_done
             connection = await self._router.coordinator(name, deadline)
-            response = await connection.call(
-                DELETE_GROUPS,
-                DeleteGroupsRequest(groups_names=(name,)),
-                DeleteGroupsResponse,
-                timeout_ms=deadline.left_ms,
-            )
+            try:
+                response = await connection.call(
+                    DELETE_GROUPS,
+                    DeleteGroupsRequest(groups_names=(name,)),
+                    DeleteGroupsResponse,
+                    timeout_ms=deadline.left_ms,
+                )
+            except TimedOutError:
+                maybe_done = True
+                raise
             for result in response.results:
                 if result.error_code != NO_ERROR:
-                    raise wire_error(result.error_code, subject=f"group {name}")
+                    error = wire_error(result.error_code, subject=f"group {name}")
+                    # After an attempt with an unclear end, it may well be gone by our own doing.
+                    if maybe_done and isinstance(error, UnknownGroupError):
+                        return
+                    raise error
 
         await self._router.retrying((), attempt, deadline)
 

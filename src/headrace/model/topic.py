@@ -6,6 +6,7 @@ obeyed is refused.
 """
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -97,10 +98,17 @@ class ConfigKey(NamedTuple):
     documentation: str
 
 
+# Python itself would also read 1_000 and the digits of other scripts, which nobody else who sees the text does.
+_WHOLE = re.compile(r"-?[0-9]+")
+_DECIMAL = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+
+
 def _integer(low: int, high: int, *, unlimited: bool = False) -> tuple[str, Callable[[str], int]]:
     grammar = f"a whole number from {low} to {high}" + (", or -1 for no limit" if unlimited else "")
 
     def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text.strip()):
+            raise ValueError
         value = int(text)
         if unlimited and value == UNLIMITED:
             return value
@@ -112,6 +120,8 @@ def _integer(low: int, high: int, *, unlimited: bool = False) -> tuple[str, Call
 
 
 def _fraction(text: str) -> float:
+    if not _DECIMAL.fullmatch(text.strip()):
+        raise ValueError
     value = float(text)
     if not 0 <= value <= 1:
         raise ValueError
@@ -176,15 +186,21 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = {
 }  # fmt: skip
 
 
+def find_key(name: str) -> ConfigKey:
+    """A setting by its name. An unknown one names the nearest valid one."""
+    key = CONFIG_KEYS.get(name)
+    if key is None:
+        near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "valid keys are " + ", ".join(CONFIG_KEYS)
+        raise InvalidConfigError(f"{name} is not a topic setting; {hint}")
+    return key
+
+
 def parse_config(overrides: Mapping[str, str]) -> TopicConfig:
-    """Check a topic's settings as a whole. An unknown key names the nearest valid one."""
+    """Check a topic's settings as a whole."""
     fields: dict[str, Any] = {}
     for name, text in overrides.items():
-        key = CONFIG_KEYS.get(name)
-        if key is None:
-            near = difflib.get_close_matches(name, CONFIG_KEYS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "valid keys are " + ", ".join(CONFIG_KEYS)
-            raise InvalidConfigError(f"{name} is not a topic setting; {hint}")
+        key = find_key(name)
         try:
             fields[key.field] = key.parse(text)
         except ValueError:

@@ -292,6 +292,7 @@ def test_settings_are_replaced_as_a_whole_or_changed_one_by_one() -> None:
             assert overrides() == {"retention.ms": "2", "cleanup.policy": "compact"}
             assert await change(("cleanup.policy", 3, "compact")) == ErrorCode.INVALID_CONFIG
             assert await change(("cleanup.policy", 1, None)) == 0
+            assert await change(("retention.mss", 1, None)) == ErrorCode.INVALID_CONFIG
             assert await change(("retention.ms", 9, "1")) == ErrorCode.INVALID_REQUEST
             assert await change(("retention.ms", 0, "1"), ("retention.ms", 1, None)) == ErrorCode.INVALID_REQUEST
             assert await replace(2, "missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

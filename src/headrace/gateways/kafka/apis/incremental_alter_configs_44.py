@@ -11,7 +11,7 @@ from headrace.gateways.kafka.apis.alter_configs_33 import find_altered
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import InvalidConfigError
-from headrace.model.topic import CONFIG_KEYS, Topic, show_value
+from headrace.model.topic import Topic, find_key, show_value
 from headrace.wire.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -58,6 +58,8 @@ def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"{config.name} is changed twice")
         changed.add(config.name)
         if config.config_operation == Operation.DELETE:
+            # A name that was never a setting is a mistake of the caller, who would believe to have changed something.
+            find_key(config.name)
             overrides.pop(config.name, None)
         elif config.config_operation == Operation.SET:
             if config.value is None:
@@ -71,8 +73,8 @@ def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
 
 
 def _change_list(topic: Topic, config: AlterableConfig) -> str:
-    key = CONFIG_KEYS.get(config.name)
-    if key is None or key.kind != "list" or config.value is None:
+    key = find_key(config.name)
+    if key.kind != "list" or config.value is None:
         raise InvalidConfigError(f"{config.name} is no list, or nothing is to be changed in it; set it instead")
     parts = show_value(topic.config, key).split(",")
     changes = [part.strip() for part in config.value.split(",")]
