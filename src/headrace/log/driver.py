@@ -339,7 +339,8 @@ class LogStore:
             stems = []
             while partition_log.broken is None:
                 stems += [segment.stem for segment in expire(partition_log, floor=floor, now_ms=now_ms)]
-                oldest = partition_log.segments[0]
+                # Where compaction has left nothing there is no age to be learnt.
+                oldest = next((one for one in partition_log.segments if one.size), partition_log.active)
                 if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
                     break
                 await self._read_threads.run(partial(partition_log.load_index, oldest))
