@@ -80,7 +80,8 @@ def test_whoever_needs_a_topic_waits_until_its_files_are_there() -> None:
         await settle()
         assert not first.done()
         assert not second.done()
-        held.release()
+        while held.release():
+            await settle()
         assert await first == await second
         await node.broker.partition("t", 0).append(batch(b"a"))
         node.abandon()
@@ -251,6 +252,32 @@ def test_a_partition_that_could_not_be_opened_says_why_and_the_others_work() -> 
             node.broker.partition("t", 0)
         assert await node.values("t", 1) == [b"a"]
         await node.broker.delete_topic("t")
+        node.abandon()
+
+    run(main())
+
+
+def test_a_partition_whose_files_are_lost_is_not_made_anew_for_whoever_asks() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        await node.make(partitions=2)
+        for index in (0, 1):
+            await node.broker.partition("t", index).append(batch(b"a"))
+        directory = node.broker.partition("t", 0).log.directory
+        await node.logs.stop()
+        node.abandon()
+        node.disk.rename(directory, "/elsewhere")
+        await node.start()
+        await node.broker.complete_topic(await node.broker.ensure_topic("t"))
+        with pytest.raises(PartitionOfflineError, match="put it back"):
+            node.broker.partition("t", 0)
+        assert not node.disk.exists(directory)
+        assert await node.values("t", 1) == [b"a"]
+        await node.broker.create_partitions("t", 3)
+        assert await node.values("t", 2) == []
+        await node.broker.delete_topic("t")
+        await node.make()
+        assert await node.values() == []
         node.abandon()
 
     run(main())

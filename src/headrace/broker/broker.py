@@ -1,8 +1,8 @@
 """The node's use cases, free of any protocol: produce and fetch through partitions, and administration.
 
 Metadata is changed first and files follow: a topic whose folders a crash has not let come into being gets them at the
-next start, and a folder that no metadata speaks of is left alone. A change goes on to its end, whether or not whoever
-asked for it still waits.
+next start, one whose folders are lost is offline (`log/made.py`), and a folder that no metadata speaks of is left
+alone. A change goes on to its end, whether or not whoever asked for it still waits.
 """
 
 import asyncio
@@ -263,8 +263,9 @@ class Broker:
             return next(iter(self._producer_ids))
 
     async def _open_new(self, topic: Topic) -> None:
-        for id in self._missing(topic):
-            await self._logs.create(id, topic.config)
+        missing = self._missing(topic)
+        await self._logs.create(dict.fromkeys(missing, topic.config))
+        for id in missing:
             await self._take_over(id)
 
     def _missing(self, topic: Topic) -> list[PartitionId]:

@@ -86,6 +86,7 @@ class LogStore:
         self._journal = Journal(disk, f"{directory}/journal", file_bytes=config.journal_bytes)
         self._startup = Startup(disk=disk, files=self.files, journal=self._journal, directory=directory, clock=clock)
         self._trash_lock = asyncio.Lock()
+        self._made_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
         self._pauses: set[asyncio.Event] = set()
         self._is_stopping = False
@@ -174,14 +175,18 @@ class LogStore:
 
     # Partitions come and go.
 
-    async def create(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
-        """Make a new partition, or open the one that a call which was cut short has made."""
+    async def create(self, partitions: Mapping[PartitionId, TopicConfig]) -> None:
+        """Make new partitions, or open those that a call which was cut short has made. All are there or none."""
+        made: dict[PartitionId, PartitionLog] = {}
         try:
-            partition_log = await self._sync_threads.run(lambda: self._startup.open_one(id, config))
+            for id, config in partitions.items():
+                made[id] = await self._sync_threads.run(partial(self._startup.open_one, id, config))
+            async with self._made_lock:
+                await self._sync_threads.run(lambda: self._startup.note_made(made))
         except OSError as error:
-            raise DiskFullError(f"{error.filename} could not be made: {error.strerror}; free disk space") from error
-        self.logs[id] = partition_log
-        return partition_log
+            path = error.filename or self._directory
+            raise DiskFullError(f"{path} could not be made: {error.strerror}; free disk space") from error
+        self.logs.update(made)
 
     async def delete(self, id: PartitionId) -> None:
         """Move a partition's files into the trash, and empty that."""
