@@ -19,6 +19,7 @@ from headrace.log.clean import needs_roll_to_clean
 from headrace.log.cleaner import Cleaner
 from headrace.log.commit import Committer
 from headrace.log.config import LogConfig
+from headrace.log.damage import Damage
 from headrace.log.files import Files
 from headrace.log.journal import Journal
 from headrace.log.maintenance import (
@@ -72,6 +73,7 @@ class LogStore:
         self.logs: dict[PartitionId, PartitionLog] = {}
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
+        self.damage = Damage()
         self.files = Files(disk, open_max=config.open_files_max)
         self.is_full = False
         self._disk = disk
