@@ -11,11 +11,13 @@ from headrace.model.errors import (
     InvalidConfigError,
     InvalidNameError,
     InvalidPartitionsError,
+    InvalidRequestError,
     PartitionOfflineError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from headrace.model.names import INTERNAL_NAMES
 from headrace.model.topic import Durability
 from headrace.testing.clock import settle
 from headrace.testing.threads import HeldThreads
@@ -207,6 +209,28 @@ def test_a_topic_deleted_while_it_is_being_made_leaves_nothing() -> None:
         assert node.logs.logs == {}
         assert list(node.broker.partitions()) == []
         assert not any("partitions" in path for path in node.disk.files())
+        node.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_NAMES))
+def test_topics_of_headraces_own_are_neither_made_nor_altered_for_others(name: str) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        with pytest.raises(UnknownTopicError, match="does not exist yet"):
+            await node.broker.ensure_topic(name)
+        for validate_only in (False, True):
+            with pytest.raises(InvalidRequestError, match="headrace's own"):
+                await node.broker.create_topic(name, validate_only=validate_only)
+        assert name not in node.catalog.topics, "nothing is left behind"
+        made = await node.broker.create_topic(name, partition_count=4, is_internal=True)
+        assert await node.broker.ensure_topic(name) == made
+        for validate_only in (False, True):
+            with pytest.raises(InvalidRequestError, match="headrace's own"):
+                await node.broker.alter_config(name, {"retention.ms": "1000"}, validate_only=validate_only)
+        assert node.broker.topic(name) == made
+        await node.make("__debezium-heartbeat")
         node.abandon()
 
     run(main())
