@@ -23,6 +23,7 @@ from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
 from headrace.log.commit import SyncTime
+from headrace.log.damage import Damage
 from headrace.model.errors import ConfigurationError, CorruptLogError
 from headrace.model.ids import PartitionId
 from headrace.model.message import Message
@@ -196,6 +197,16 @@ def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path:
         node.logs.refused[refused] = CorruptLogError(file="f", position=0, expected=1, found=2, what="checksum")
         assert await codes(node) == ["partition_offline"]
         del node.logs.refused[refused]
+
+        damage = CorruptLogError(file=log.active.path, position=0, expected=1, found=2, what="checksum")
+        node.logs.damage.note(damage)
+        assert await codes(node) == ["partition_damaged"]
+        assert "orders-0" in (await fetch(node, "/health"))[1]
+        assert parse((await fetch(node, "/metrics"))[1])["headrace_log_partitions_damaged"] == 1
+        log.broken = damage
+        assert await codes(node) == ["partition_offline"], "one that is offline is not named twice"
+        log.broken = None
+        node.logs.damage = Damage()
 
         assert await codes(node) == []
 

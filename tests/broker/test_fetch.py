@@ -3,6 +3,8 @@
 import asyncio
 import errno
 
+import pytest
+
 from headrace.broker.fetch import Fetch, FetchPart
 from headrace.model.batch import read_header
 from headrace.model.errors import (
@@ -366,6 +368,52 @@ def test_damaged_bytes_are_told_and_never_served() -> None:
         assert result.buffers == []
         (result,) = await node.fetched(fetch(0, bytes_max=10))
         assert [record.value for record in records_of(result)] == [b"good"]
+        node.abandon()
+
+    run(main())
+
+
+def test_a_damaged_place_is_logged_once_however_many_come_by(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make()
+        for value in (b"good", b"damaged", b"better"):
+            await partition.append(batch(value))
+        await node.restart()
+        partition = node.broker.partition("t", 0)
+        active = partition.log.active
+        node.disk.flip_bit(active.path, (active.size // 3 * 2 - 3) * 8)
+        for is_cold in (True, True, False, False):
+            node.disk.make_cold(active.path, cold=is_cold)
+            (result,) = await node.fetched(fetch(1))
+            assert result.buffers == []
+        error = result.error
+        assert isinstance(error, CorruptLogError)
+        (said,) = [record for record in caplog.records if "came by damage" in record.getMessage()]
+        fields = (said.file, said.position, said.expected, said.found)  # type: ignore[attr-defined]
+        assert fields == (error.file, error.position, error.expected, error.found)
+        assert error.file == active.path
+        assert node.logs.damage.among(node.logs.logs.values()) == [partition.log]
+        (result,) = await node.fetched(fetch(2))
+        assert [record.value for record in records_of(result)] == [b"better"]
+        await partition.append(batch(b"goes on"))
+        node.abandon()
+
+    run(main())
+
+
+def test_damage_that_a_look_up_by_time_comes_by_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make()
+        await partition.append(batch(b"damaged"))
+        await node.restart()
+        partition = node.broker.partition("t", 0)
+        node.disk.flip_bit(partition.log.active.path, (partition.log.active.size - 3) * 8)
+        for _ in range(2):
+            with pytest.raises(CorruptLogError):
+                await partition.offset_for_time(1)
+        assert len([record for record in caplog.records if "came by damage" in record.getMessage()]) == 1
         node.abandon()
 
     run(main())

@@ -19,6 +19,7 @@ from headrace.model.errors import (
     CorruptBatchError,
     HeadraceError,
     InvalidRecordError,
+    InvalidTimestampError,
     UnsupportedCodecError,
 )
 from headrace.model.topic import TimestampType, TopicConfig
@@ -84,6 +85,7 @@ def test_a_batch_of_the_largest_size_is_taken_and_one_byte_more_is_not() -> None
         pytest.param(changed(21, ">h", 7), UnsupportedCodecError, id="codec 7"),
         pytest.param(changed(21, ">h", ATTRIBUTE_CONTROL), InvalidRecordError, id="control"),
         pytest.param(changed(21, ">h", ATTRIBUTE_TRANSACTIONAL), InvalidRecordError, id="no producer"),
+        pytest.param(changed(21, ">h", ATTRIBUTE_LOG_APPEND_TIME), InvalidTimestampError, id="a broker's time"),
         pytest.param(changed(43, ">q", 5), InvalidRecordError, id="producer without epoch and sequence"),
     ],
 )
@@ -103,6 +105,12 @@ def test_a_flip_of_any_bit_under_or_of_the_checksum_is_found() -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises((CorruptBatchError, InvalidRecordError)):
             check(damaged)
+
+
+def test_where_the_broker_gives_the_time_it_does_not_matter_who_a_batch_says_gave_it() -> None:
+    data = changed(21, ">h", ATTRIBUTE_LOG_APPEND_TIME)
+    (batch,) = check_records(memoryview(data), STAMPING, now_ms=NOW_MS)
+    assert batch.header.max_timestamp_ms == NOW_MS
 
 
 def test_arrival_time_is_stamped_under_a_checksum_made_anew() -> None:

@@ -11,11 +11,13 @@ from headrace.model.errors import (
     InvalidConfigError,
     InvalidNameError,
     InvalidPartitionsError,
+    InvalidRequestError,
     PartitionOfflineError,
     TopicExistsError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from headrace.model.names import INTERNAL_NAMES
 from headrace.model.topic import Durability
 from headrace.testing.clock import settle
 from headrace.testing.threads import HeldThreads
@@ -80,7 +82,8 @@ def test_whoever_needs_a_topic_waits_until_its_files_are_there() -> None:
         await settle()
         assert not first.done()
         assert not second.done()
-        held.release()
+        while held.release():
+            await settle()
         assert await first == await second
         await node.broker.partition("t", 0).append(batch(b"a"))
         node.abandon()
@@ -211,6 +214,28 @@ def test_a_topic_deleted_while_it_is_being_made_leaves_nothing() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("name", sorted(INTERNAL_NAMES))
+def test_topics_of_headraces_own_are_neither_made_nor_altered_for_others(name: str) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        with pytest.raises(UnknownTopicError, match="does not exist yet"):
+            await node.broker.ensure_topic(name)
+        for validate_only in (False, True):
+            with pytest.raises(InvalidRequestError, match="headrace's own"):
+                await node.broker.create_topic(name, validate_only=validate_only)
+        assert name not in node.catalog.topics, "nothing is left behind"
+        made = await node.broker.create_topic(name, partition_count=4, is_internal=True)
+        assert await node.broker.ensure_topic(name) == made
+        for validate_only in (False, True):
+            with pytest.raises(InvalidRequestError, match="headrace's own"):
+                await node.broker.alter_config(name, {"retention.ms": "1000"}, validate_only=validate_only)
+        assert node.broker.topic(name) == made
+        await node.make("__debezium-heartbeat")
+        node.abandon()
+
+    run(main())
+
+
 def test_settings_are_checked_as_a_whole() -> None:
     async def main() -> None:
         node = await Node().start()
@@ -251,6 +276,32 @@ def test_a_partition_that_could_not_be_opened_says_why_and_the_others_work() -> 
             node.broker.partition("t", 0)
         assert await node.values("t", 1) == [b"a"]
         await node.broker.delete_topic("t")
+        node.abandon()
+
+    run(main())
+
+
+def test_a_partition_whose_files_are_lost_is_not_made_anew_for_whoever_asks() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        await node.make(partitions=2)
+        for index in (0, 1):
+            await node.broker.partition("t", index).append(batch(b"a"))
+        directory = node.broker.partition("t", 0).log.directory
+        await node.logs.stop()
+        node.abandon()
+        node.disk.rename(directory, "/elsewhere")
+        await node.start()
+        await node.broker.complete_topic(await node.broker.ensure_topic("t"))
+        with pytest.raises(PartitionOfflineError, match="put it back"):
+            node.broker.partition("t", 0)
+        assert not node.disk.exists(directory)
+        assert await node.values("t", 1) == [b"a"]
+        await node.broker.create_partitions("t", 3)
+        assert await node.values("t", 2) == []
+        await node.broker.delete_topic("t")
+        await node.make()
+        assert await node.values() == []
         node.abandon()
 
     run(main())

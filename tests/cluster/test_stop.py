@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -52,6 +53,30 @@ def test_a_start_after_a_clean_stop_recovers_nothing_and_one_after_a_kill_serves
             if end == node.stop:
                 assert recovery_lines(node) == []
             assert CONFLUENT.read(node.server, "orders") == before
+
+
+def test_a_node_whose_terminal_is_closed_stops_gracefully(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as node:
+        os.kill(node.pid, signal.SIGHUP)
+        assert node.wait_exit() == 0, node.log_text()
+        assert (node.data / "clean-shutdown").exists()
+
+
+def test_a_node_that_is_told_to_ignore_its_terminal_goes_on_without_it(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path / "data")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which a child inherits, as from nohup
+    try:
+        node.launch()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    try:
+        node.wait_ready()
+        os.kill(node.pid, signal.SIGHUP)
+        CONFLUENT.write(node.server, "orders", [Message(value=b"after")], is_idempotent=True)
+        assert len(CONFLUENT.read(node.server, "orders")) == 1
+        assert node.stop() == 0, node.log_text()
+    finally:
+        node.clean_up()
 
 
 def test_a_second_node_on_the_same_data_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:

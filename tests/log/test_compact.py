@@ -403,6 +403,43 @@ def test_a_segment_in_which_nothing_is_left_keeps_no_later_one_from_going() -> N
     run(main())
 
 
+def test_compaction_moves_the_logs_start_under_no_policy() -> None:
+    async def main() -> None:
+        for policy in ("compact", COMPACT_AND_DELETE):
+            for retention in ({"retention_ms": -1}, {"retention_ms": ONE_DAY_MS}, {"retention_bytes": 1 << 20}):
+                world = await started(compact_config(cleanup_policy=policy, **retention))
+                last = await filled(world, 60, keys=2)
+                assert await compact_fully(world) == 1
+                log = world.log()
+                assert log.segments[0].size == 0
+                for _ in range(2):
+                    await world.store.maintain(log, floor=log.durable_offset)
+                    assert log.start_offset == 0, "a reader at any offset reads on"
+                    assert sorted(await stored(world)) == sorted(last.values())  # type: ignore[type-var]
+                    await reopened(world)
+                    log = world.log()
+                world.abandon()
+
+    run(main())
+
+
+def test_age_is_learnt_behind_a_segment_in_which_nothing_is_left() -> None:
+    async def main() -> None:
+        world = await started(compact_config(cleanup_policy=COMPACT_AND_DELETE, retention_ms=ONE_DAY_MS))
+        await filled(world, 60, keys=2)
+        assert await compact_fully(world) == 1
+        await reopened(world)
+        log = world.log()
+        assert [segment.max_timestamp_ms for segment in log.segments[:2]] == [None, None]
+        assert log.segments[0].size == 0
+        world.clock.jump_wall(2 * ONE_DAY_MS)
+        await world.store.maintain(log, floor=log.durable_offset)
+        assert log.start_offset == 60
+        world.abandon()
+
+    run(main())
+
+
 # Transactions.
 
 

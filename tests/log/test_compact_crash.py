@@ -15,6 +15,7 @@ from headrace.folds.transaction_index import Aborted
 from headrace.log.compacted import NAME as COMPACTED_NAME
 from headrace.model.batch import BatchHeader, read_header
 from headrace.model.ids import Offset
+from headrace.model.topic import COMPACT, COMPACT_AND_DELETE, UNLIMITED
 from headrace.testing.disk import SimulatedDisk
 from headrace.wire.kafka.records import Record, decode_batch
 
@@ -106,10 +107,11 @@ class Model:
 
 
 class Run:
-    def __init__(self, seed: int, crash_at_call: int, map_count: int) -> None:
+    def __init__(self, seed: int, crash_at_call: int, map_count: int, policy: str = COMPACT) -> None:
         self.chooser = random.Random(seed)
         config = msgspec.structs.replace(SMALL, compact_map_bytes=24 * map_count)
-        self.world = World(SimulatedDisk(), {partition_id(0): CONFIG}, config)
+        topic = msgspec.structs.replace(CONFIG, cleanup_policy=policy, retention_ms=UNLIMITED)
+        self.world = World(SimulatedDisk(), {partition_id(0): topic}, config)
         self.model = Model()
         self.calls_left = crash_at_call
         self.image: tuple[SimulatedDisk, int] | None = None
@@ -210,6 +212,7 @@ class Run:
         world, log, model = self.world, self.world.log(), self.model
         assert world.store.refused == {}
         assert log.end_offset >= promised
+        assert log.start_offset == 0, "nothing but retention moves the start, and this log has none"
         model = Model()
         model.events = [event for event in self.model.events if event.offset < log.end_offset]
         model.end = log.end_offset
@@ -269,6 +272,7 @@ class Run:
             self.model.end = self.world.log().end_offset
             while await self.world.store.clean(self.world.log()):
                 pass
+            await self.world.store.maintain(self.world.log(), floor=self.world.log().durable_offset)
             self.world.clock.jump_wall(RETENTION_MS * 2)
         await self.check(self.promised())
         expected = table(pair for o, (p, pair) in self.model.messages().items() if self.model.is_shown(p, o))
@@ -284,12 +288,13 @@ class Run:
     seed=st.integers(0, 2**32),
     crash_at_call=st.integers(1, 900),
     map_count=st.sampled_from([16, 23, 1000]),
+    policy=st.sampled_from([COMPACT, COMPACT_AND_DELETE]),
 )
 def test_every_reader_has_the_last_value_of_each_key_whenever_the_power_fails(
-    steps: list[tuple[str, int, int]], seed: int, crash_at_call: int, map_count: int
+    steps: list[tuple[str, int, int]], seed: int, crash_at_call: int, map_count: int, policy: str
 ) -> None:
     async def main() -> None:
-        run = Run(seed, crash_at_call, map_count)
+        run = Run(seed, crash_at_call, map_count, policy)
         await run.start()
         run.world.disk.on_call = run.before_call
         for one in steps:

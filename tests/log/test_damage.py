@@ -75,7 +75,7 @@ def image() -> Image:
 def test_the_image_has_every_kind_of_file(image: Image) -> None:
     assert len(image.logs) >= 3
     names = {path.rpartition("/")[2].rpartition(".")[2] for path in image.files}
-    assert names == {"log", "index", "timeindex", "checkpoint", "journal", "clean-shutdown"}
+    assert names == {"log", "index", "timeindex", "checkpoint", "journal", "clean-shutdown", "made"}
 
 
 def test_a_flipped_bit_in_a_log_is_told_with_file_position_expected_and_found(image: Image) -> None:
@@ -141,7 +141,7 @@ async def check_whole(world: World, image: Image, what: str) -> None:
     assert [await first_at(world, time_ms) for time_ms in range(0, 9000, 500)] == image.times, what
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", "checkpoint", ".journal", "clean-shutdown"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", "checkpoint", ".journal", "clean-shutdown", "made"])
 def test_a_file_that_can_be_made_anew_may_be_cut_anywhere_or_be_missing(image: Image, suffix: str) -> None:
     async def main() -> None:
         for path in [path for path in image.files if path.endswith(suffix)]:

@@ -31,6 +31,14 @@ def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:
         found.append(
             Reason("partition_offline", f"{name} is offline here; the node's log says why: check the disk and restart")
         )
+    for log in logs.damage.among(logs.logs.values()):
+        found.append(
+            Reason(
+                "partition_damaged",
+                f"some messages of {partition_name(broker, log.id)} cannot be read; the node's log says which file is "
+                "damaged and where: restore it from a backup, or move the readers past it",
+            )
+        )
     return found
 
 

@@ -196,6 +196,7 @@ class NodeMetrics:
     def _log_store(self, out: Exposition, sums: Mapping[str, TopicSum]) -> None:
         logs, stats = self._logs, self._logs.committer.stats
         size_bytes = sum(found.size_bytes for found in sums.values())
+        damaged = len(logs.damage.among(logs.logs.values()))
         for name, kind, help, value in (
             ("journal_syncs_total", "counter", "Syncs of the shared journal.", stats.journal_syncs),
             ("journal_bytes_total", "counter", "Bytes written to the shared journal.", stats.journal_bytes),
@@ -204,6 +205,7 @@ class NodeMetrics:
             ("open_files", "gauge", "Segment files that are open.", len(logs.files)),
             ("partitions", "gauge", "Partitions on this node.", len(logs.logs) + len(logs.refused)),
             ("partitions_offline", "gauge", "Of these, how many are offline.", len(offline_partitions(logs))),
+            ("partitions_damaged", "gauge", "How many are served but for damage that readers met.", damaged),
             ("size_bytes", "gauge", "Bytes in segment files.", size_bytes),
             ("disk_free_bytes", "gauge", "Free space where the data is.", self._broker.disk_free_bytes()),
             ("disk_reserve_reached", "gauge", "1 while sends are refused for lack of space.", int(logs.is_full)),

@@ -1,8 +1,8 @@
 """The node's use cases, free of any protocol: produce and fetch through partitions, and administration.
 
 Metadata is changed first and files follow: a topic whose folders a crash has not let come into being gets them at the
-next start, and a folder that no metadata speaks of is left alone. A change goes on to its end, whether or not whoever
-asked for it still waits.
+next start, one whose folders are lost is offline (`log/made.py`), and a folder that no metadata speaks of is left
+alone. A change goes on to its end, whether or not whoever asked for it still waits.
 """
 
 import asyncio
@@ -146,6 +146,8 @@ class Broker:
         topic = self.catalog.topics.get(name)
         if topic is None:
             check_topic_name(name)
+            if name in INTERNAL_NAMES:
+                raise UnknownTopicError(f"{name} does not exist yet; headrace makes it when it first needs it")
             if not self.config.auto_create_topics:
                 raise UnknownTopicError(f"topic {name} does not exist, and topics are not created on first use here")
             try:
@@ -179,8 +181,14 @@ class Broker:
         overrides: Mapping[str, str] = {},
         validate_only: bool = False,
         beside: Callable[[Topic], Mapping[str, bytes]] | None = None,
+        is_internal: bool = False,
     ) -> Topic:
-        """Make a topic and its files. `beside` gives metadata that comes into being with it or not at all."""
+        """Make a topic and its files. `beside` gives metadata that comes into being with it or not at all.
+
+        A topic of headrace's own is made only by who says so, since its partitions and settings stay for ever.
+        """
+        if name in INTERNAL_NAMES and not is_internal:
+            raise InvalidRequestError(f"{name} is headrace's own, which makes it when it first needs it")
         config = self.config
 
         async def create() -> Topic:
@@ -252,6 +260,8 @@ class Broker:
 
     async def alter_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic:
         """Replace a topic's settings; the logs follow before this returns."""
+        if name in INTERNAL_NAMES:
+            raise InvalidRequestError(f"{name} is headrace's own and keeps its settings: what it holds must not expire")
         return await self.under_way.carry_out(self._admin.set_config(name, overrides, validate_only=validate_only))
 
     async def allocate_producer_id(self) -> int:
@@ -263,8 +273,9 @@ class Broker:
             return next(iter(self._producer_ids))
 
     async def _open_new(self, topic: Topic) -> None:
-        for id in self._missing(topic):
-            await self._logs.create(id, topic.config)
+        missing = self._missing(topic)
+        await self._logs.create(dict.fromkeys(missing, topic.config))
+        for id in missing:
             await self._take_over(id)
 
     def _missing(self, topic: Topic) -> list[PartitionId]:

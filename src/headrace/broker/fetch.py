@@ -15,7 +15,7 @@ from headrace.host.clock import Clock
 from headrace.log.driver import Cold, LogStore
 from headrace.log.reader import Reads, Slice
 from headrace.model.batch import Buffer
-from headrace.model.errors import HeadraceError, OffsetOutOfRangeError
+from headrace.model.errors import CorruptLogError, HeadraceError, OffsetOutOfRangeError
 from headrace.model.ids import Epoch, Offset
 
 
@@ -131,6 +131,7 @@ class Fetcher:
         try:
             found: Slice = await self._store.finish(cold)
         except HeadraceError as error:
+            self._note(error)
             return result._replace(error=error)
         except FileNotFoundError:
             # Retention took the segment between the lookup and the read; the next fetch is told the new start.
@@ -173,10 +174,15 @@ class Fetcher:
                 result = Fetched(error, -1, -1, error.start, [])
                 is_final = True
             except HeadraceError as error:
+                self._note(error)
                 result = Fetched(error, -1, -1, -1, [])
                 is_final = True
             results.append(result)
         return Attempt(results, cold, size, is_final)
+
+    def _note(self, error: HeadraceError) -> None:
+        if isinstance(error, CorruptLogError):
+            self._store.damage.note(error)
 
     def _look(
         self, partition: Partition, part: FetchPart, request: Fetch, size: int

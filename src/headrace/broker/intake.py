@@ -20,6 +20,7 @@ from headrace.model.errors import (
     BatchTooLargeError,
     CorruptBatchError,
     InvalidRecordError,
+    InvalidTimestampError,
     UnsupportedCodecError,
 )
 from headrace.model.topic import TimestampType, TopicConfig
@@ -29,7 +30,7 @@ from headrace.wire.kafka.records import decode_batch
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 _RECORD_SIZE_MIN = 7
 _LENGTH_MIN = HEADER_SIZE - LENGTH_PREFIX_SIZE  # of a batch without records
-_NOT_PLAIN = ATTRIBUTE_CODEC | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
+_NOT_PLAIN = ATTRIBUTE_CODEC | ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
 
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
@@ -61,7 +62,7 @@ def check_records(records: memoryview, config: TopicConfig, *, now_ms: int) -> l
             raise CorruptBatchError(f"batch CRC-32C is {found:08x}, its header says {crc:08x}; send it again")
         fits = 0 < count * _RECORD_SIZE_MIN <= length - _LENGTH_MIN
         if not fits or last_delta != count - 1 or attributes & _NOT_PLAIN or producer_id >= 0:
-            _check_content(header)
+            _check_content(header, config)
         batch = records if end - start == size else records[start:end]
         if config.is_compacted:
             _check_keys(batch)
@@ -89,7 +90,7 @@ def _check_shape(header: BatchHeader, size_left: int, config: TopicConfig) -> No
         )
 
 
-def _check_content(header: BatchHeader) -> None:
+def _check_content(header: BatchHeader, config: TopicConfig) -> None:
     """What an intact batch may still get wrong."""
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
         raise InvalidRecordError(
@@ -99,6 +100,8 @@ def _check_content(header: BatchHeader) -> None:
         raise UnsupportedCodecError(f"compression codec {header.codec} is unknown; use none, gzip, snappy, lz4 or zstd")
     if header.codec == 0 and header.record_count * _RECORD_SIZE_MIN > header.size - HEADER_SIZE:
         raise InvalidRecordError(f"{header.record_count} records cannot be in {header.size - HEADER_SIZE} bytes")
+    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME and config.timestamp_type is TimestampType.CREATE_TIME:
+        raise InvalidTimestampError("the batch says that a broker gave it its time, and this topic keeps the sender's")
     if header.is_control:
         raise InvalidRecordError("control batches are written by brokers only")
     if header.is_transactional and not header.has_producer:

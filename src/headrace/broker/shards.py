@@ -88,7 +88,7 @@ class InternalShards(ABC, Generic[ShardType]):
         if self._topic not in self._broker.catalog.topics:
             try:
                 await self._broker.create_topic(
-                    self._topic, partition_count=self._partition_count, overrides=self._settings
+                    self._topic, partition_count=self._partition_count, overrides=self._settings, is_internal=True
                 )
             except TopicExistsError:
                 _logger.info("somebody else makes the internal topic", extra={"topic": self._topic})

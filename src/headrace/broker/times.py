@@ -5,6 +5,7 @@ from abc import abstractmethod
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import BatchHeader
+from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset
 from headrace.wire.kafka.records import decode_batch
 
@@ -22,6 +23,13 @@ class TimeLookup:
 
     async def offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         """The first committed message at or after a time, with its own time."""
+        try:
+            return await self._offset_for_time(timestamp_ms)
+        except CorruptLogError as error:
+            self._store.damage.note(error)
+            raise
+
+    async def _offset_for_time(self, timestamp_ms: int) -> tuple[Offset, int] | None:
         offset = self.log.start_offset
         while True:
             reads = self.log.find_time(timestamp_ms, upto=self.high_watermark, from_offset=offset)

@@ -10,6 +10,7 @@ import typer
 from headrace.cli.output import WrongUseError
 from headrace.client.queue.sync import Client
 from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
+from headrace.model.errors import InvalidRequestError
 
 DEFAULT_ADMIN = "127.0.0.1:8081"
 

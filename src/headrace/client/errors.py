@@ -88,7 +88,7 @@ class PartlySentError(HeadraceError):
 
 # The class, and what to say where the broker sent no words of its own.
 _BY_CODE: dict[int, tuple[type[HeadraceError], str]] = {
-    2: (CorruptBatchError, "the batch arrived damaged; send it again"),
+    2: (CorruptBatchError, "the batch is damaged where the broker has it; the node's log names the file and the place"),
     3: (UnknownTopicError, "there is no such topic or partition; create it with `headrace topic create`"),
     5: (NotLeaderError, "the partition has no leader now; retry"),
     6: (NotLeaderError, "another node leads this partition; refresh metadata and retry there"),

@@ -60,10 +60,14 @@ def hears_signals() -> bool:
 
 
 def on_stop_signal(callback: Callable[[], None]) -> None:
-    """Call on the loop when somebody asks the process to stop. The loop runs in the main thread."""
+    """Call on the loop when somebody asks the process to stop, or closes its terminal without having said `nohup`.
+
+    The loop runs in the main thread.
+    """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, callback)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, callback)
 
 
 class ProcessUsage(NamedTuple):

@@ -19,6 +19,7 @@ from headrace.log.clean import needs_roll_to_clean
 from headrace.log.cleaner import Cleaner
 from headrace.log.commit import Committer
 from headrace.log.config import LogConfig
+from headrace.log.damage import Damage
 from headrace.log.files import Files
 from headrace.log.journal import Journal
 from headrace.log.maintenance import (
@@ -72,6 +73,7 @@ class LogStore:
         self.logs: dict[PartitionId, PartitionLog] = {}
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
+        self.damage = Damage()
         self.files = Files(disk, open_max=config.open_files_max)
         self.is_full = False
         self._disk = disk
@@ -86,6 +88,7 @@ class LogStore:
         self._journal = Journal(disk, f"{directory}/journal", file_bytes=config.journal_bytes)
         self._startup = Startup(disk=disk, files=self.files, journal=self._journal, directory=directory, clock=clock)
         self._trash_lock = asyncio.Lock()
+        self._made_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
         self._pauses: set[asyncio.Event] = set()
         self._is_stopping = False
@@ -174,14 +177,18 @@ class LogStore:
 
     # Partitions come and go.
 
-    async def create(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
-        """Make a new partition, or open the one that a call which was cut short has made."""
+    async def create(self, partitions: Mapping[PartitionId, TopicConfig]) -> None:
+        """Make new partitions, or open those that a call which was cut short has made. All are there or none."""
+        made: dict[PartitionId, PartitionLog] = {}
         try:
-            partition_log = await self._sync_threads.run(lambda: self._startup.open_one(id, config))
+            for id, config in partitions.items():
+                made[id] = await self._sync_threads.run(partial(self._startup.open_one, id, config))
+            async with self._made_lock:
+                await self._sync_threads.run(lambda: self._startup.note_made(made))
         except OSError as error:
-            raise DiskFullError(f"{error.filename} could not be made: {error.strerror}; free disk space") from error
-        self.logs[id] = partition_log
-        return partition_log
+            path = error.filename or self._directory
+            raise DiskFullError(f"{path} could not be made: {error.strerror}; free disk space") from error
+        self.logs.update(made)
 
     async def delete(self, id: PartitionId) -> None:
         """Move a partition's files into the trash, and empty that."""
@@ -339,7 +346,8 @@ class LogStore:
             stems = []
             while partition_log.broken is None:
                 stems += [segment.stem for segment in expire(partition_log, floor=floor, now_ms=now_ms)]
-                oldest = partition_log.segments[0]
+                # Where compaction has left nothing there is no age to be learnt.
+                oldest = next((one for one in partition_log.segments if one.size), partition_log.active)
                 if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
                     break
                 await self._read_threads.run(partial(partition_log.load_index, oldest))

@@ -62,12 +62,14 @@ def create_log(id: PartitionId, directory: str, config: TopicConfig, opening: Op
     return _assemble(id, directory, config, opening, [segment], EpochTable(), Offset(0))
 
 
-def open_log(id: PartitionId, directory: str, config: TopicConfig, opening: Opening) -> PartitionLog:
-    """Open a partition that is there."""
+def open_log(
+    id: PartitionId, directory: str, config: TopicConfig, opening: Opening, *, was_made: bool = False
+) -> PartitionLog:
+    """Open a partition that is there. One that a crash left without files is made whole, unless it once was so."""
     point, trusted = _read_checkpoint(opening.disk, directory)
     segments = find_segments(opening.disk, directory, opening.trash, now_ms=opening.now_ms)
     if not segments:
-        if point.recovery_point > 0:
+        if was_made or point.recovery_point > 0:
             raise CorruptLogError(
                 file=directory, position=0, expected="segment files", found="none", what="partition directory"
             )

@@ -35,11 +35,9 @@ def count_expired(
     below the first message that is live."""
     bytes_left = active_bytes + sum(segment.size for segment in closed)
     count = 0
-    for segment in closed:
+    for number, segment in enumerate(closed, start=1):
         bytes_left -= segment.size
-        # One in which compaction has left nothing has no age, and must not keep those behind it.
-        emptied = config.is_deleting and segment.size == 0
-        deleted = emptied or segment.next_offset <= max(log_start, live_from)
+        deleted = segment.next_offset <= max(log_start, live_from)
         # A segment without timestamps is as old as nothing: only its size can make it go.
         newest_ms = segment.max_timestamp_ms
         aged = (
@@ -52,7 +50,12 @@ def count_expired(
         # Like Kafka: a segment goes only if what is left without it still reaches the stated size.
         is_bounded = config.is_deleting and config.retention_bytes != UNLIMITED
         crowded = is_bounded and bytes_left >= config.retention_bytes
-        if segment.next_offset > floor or not (deleted or aged or crowded):
+        if segment.next_offset > floor:
             break
-        count += 1
+        if deleted or (segment.size and (aged or crowded)):
+            count = number
+        elif segment.size:
+            break
+        # One in which compaction has left nothing has no age. It goes with the next one that goes, and never alone:
+        # the log's start would move without cause, past readers who have the live messages behind it before them.
     return count

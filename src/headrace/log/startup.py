@@ -16,6 +16,7 @@ from headrace.host.clock import Clock
 from headrace.host.disk import Disk, parent_directory, read_file, write_atomically
 from headrace.log.files import Files
 from headrace.log.journal import Journal, JournalRecord
+from headrace.log.made import Made
 from headrace.log.maintenance import plan_checkpoint
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import Opening, create_log, open_log
@@ -43,6 +44,7 @@ class Startup:
         self._journal = journal
         self._directory = directory
         self._clock = clock
+        self._made = Made(disk, directory)
         self._shutdown_id = ""
 
     @property
@@ -51,7 +53,11 @@ class Startup:
 
     def open_all(self, partitions: Mapping[PartitionId, TopicConfig]) -> Opened:
         disk = self._disk
-        disk.make_directory(f"{self._directory}/{PARTITIONS}")
+        disk.make_directory(self._directory)
+        self._made.load()
+        if not self._made:
+            # Else it stays away if it is, for whoever puts it back.
+            disk.make_directory(f"{self._directory}/{PARTITIONS}")
         self._trash = Trash(disk, f"{self._directory}/trash")
         records = self._journal.open()
         disk.sync_directory(self._directory)
@@ -71,7 +77,14 @@ class Startup:
         self._begin_journal(opened)
         for id in [id for id in opened.logs if id not in partitions]:
             self._files.close_under(opened.logs.pop(id).directory)
+        self._note_opened(partitions, opened)
         return opened
+
+    def _note_opened(self, partitions: Iterable[PartitionId], opened: Opened) -> None:
+        try:
+            self._made.keep(id for id in partitions if id in opened.logs or id in self._made)
+        except OSError as error:
+            log.warning("list of partitions could not be written", extra={"error": str(error)})
 
     def _take_mark(self) -> str:
         path = f"{self._directory}/{_MARK}"
@@ -87,10 +100,27 @@ class Startup:
         return f"{self._directory}/{PARTITIONS}/{id.directory}"
 
     def open_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
-        """Open a partition, or make it."""
+        """Open a partition, or make it if it never was made."""
         opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, self._clock.wall_ms())
-        opener = open_log if self._disk.exists(self.path(id)) else create_log
-        return opener(id, self.path(id), config, opening)
+        path, was_made = self.path(id), id in self._made
+        if self._disk.exists(path):
+            return open_log(id, path, config, opening, was_made=was_made)
+        if was_made:
+            raise PartitionOfflineError(
+                f"{path} is missing, and this node had made it; put it back and restart the node, or delete the topic"
+            )
+        self._make_root()
+        return create_log(id, path, config, opening)
+
+    def _make_root(self) -> None:
+        root = f"{self._directory}/{PARTITIONS}"
+        if not self._disk.exists(root):
+            self._disk.make_directory(root)
+            self._disk.sync_directory(self._directory)
+
+    def note_made(self, ids: Iterable[PartitionId]) -> None:
+        """Write down that the files of partitions are there. One call at a time."""
+        self._made.add(ids)
 
     def _try_open(self, id: PartitionId, config: TopicConfig, opened: Opened) -> None:
         try:

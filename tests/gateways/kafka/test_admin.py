@@ -12,6 +12,7 @@ from headrace.gateways.kafka.errors import ErrorCode
 from headrace.model.topic import CONFIG_KEYS
 from headrace.wire.kafka.messages import (
     alter_configs,
+    create_partitions,
     create_topics,
     delete_topics,
     describe_configs,
@@ -171,7 +172,7 @@ def test_topics_are_created_with_defaults_settings_and_assignments() -> None:
         ([("new", -1, -1, ((1, (NODE_ID,)),), ())], [ErrorCode.INVALID_REPLICA_ASSIGNMENT]),
         ([("new", -1, -1, ((0, (77,)),), ())], [ErrorCode.INVALID_REPLICA_ASSIGNMENT]),
         ([("new", -1, -1, ((0, ()),), ())], [ErrorCode.INVALID_REPLICA_ASSIGNMENT]),
-        ([("twice", 1, 1, (), ()), ("twice", 1, 1, (), ()), ("ok", 1, 1, (), ())], [42, 42, 0]),
+        ([("twice", 1, 1, (), ()), ("twice", 1, 1, (), ()), ("ok", 1, 1, (), ())], [42, 0]),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_and_hinders_no_other(topics: list[Any], codes: list[int]) -> None:
@@ -215,6 +216,34 @@ def test_topics_are_deleted_by_name_or_by_id_and_not_by_both() -> None:
             assert [one.error_code for one in response.responses] == [0, 0, 3, 100, 42, 42]
             assert response.responses[0].name == "by-id"
             assert not broker.catalog.topics
+            await client.close()
+
+    run(main())
+
+
+def test_a_topic_that_stands_twice_in_a_request_is_left_alone_and_answered_once() -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        known = broker.add("t")
+        for name in ("u", "v", "w"):
+            broker.add(name)
+        states = [delete_topics.DeleteTopicState(name) for name in ("t", "u", "gone", "v", "v", "v", "w", "gone")]
+        states.append(delete_topics.DeleteTopicState(None, known.id))
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            parts = tuple(create_partitions.CreatePartitionsTopic(name, 2, None) for name in ("t", "t", "u"))
+            grown = await client.ask(37, 3, create_partitions.CreatePartitionsRequest(parts, 1000, False))
+            assert [(one.name, one.error_code) for one in grown.results] == [("t", 42), ("u", 0)]
+            changes = (incremental.AlterableConfig("retention.ms", 0, "5"),)
+            resources = tuple(incremental.AlterConfigsResource(2, name, changes) for name in ("t", "u", "t"))
+            altered = await client.ask(44, 1, incremental.IncrementalAlterConfigsRequest(resources))
+            assert [(one.resource_name, one.error_code) for one in altered.responses] == [("t", 42), ("u", 0)]
+            assert broker.catalog.topics["t"].overrides == {}
+            request = delete_topics.DeleteTopicsRequest(topics=tuple(states), timeout_ms=1000)
+            deleted = await client.ask(20, 6, request)
+            codes = [(one.name, one.error_code) for one in deleted.responses]
+            assert codes == [("t", 42), ("u", 0), ("gone", 42), ("v", 42), ("w", 0)]
+            assert set(broker.catalog.topics) == {"t", "v"}
             await client.close()
 
     run(main())

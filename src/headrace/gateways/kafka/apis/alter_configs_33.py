@@ -1,6 +1,7 @@
 """AlterConfigs (key 33), versions 0 to 2: the whole set of a topic's settings. What is not named follows the default.
 
-Only topics are altered: a node's settings stand in its configuration file.
+Only topics are altered: a node's settings stand in its configuration file. A topic that stands twice is refused, and
+answered once.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from headrace.wire.kafka.messages.alter_configs import (
 async def _handle(context: Context, request: AlterConfigsRequest, version: int) -> AlterConfigsResponse:
     asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
-    for resource in request.resources:
+    for resource in {(one.resource_type, one.resource_name): one for one in request.resources}.values():
         try:
             topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
             async with context.altering:

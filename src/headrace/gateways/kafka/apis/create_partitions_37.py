@@ -1,6 +1,7 @@
 """CreatePartitions (key 37), versions 0 to 3: raise a topic's number of partitions.
 
-An assignment is checked as in CreateTopics and then left to headrace's own placement.
+An assignment is checked as in CreateTopics and then left to headrace's own placement. A name that stands twice is
+refused, and answered once.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from headrace.wire.kafka.messages.create_partitions import (
 async def _handle(context: Context, request: CreatePartitionsRequest, version: int) -> CreatePartitionsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
-    for asked in request.topics:
+    for asked in {asked.name: asked for asked in request.topics}.values():
         try:
             if named[asked.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, f"{asked.name} stands twice in one request")
@@ -53,7 +54,10 @@ def _check_assignments(context: Context, asked: CreatePartitionsTopic) -> None:
 
 def _refuse(request: CreatePartitionsRequest, version: int, code: int, message: str) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
-        results=tuple(CreatePartitionsTopicResult(asked.name, code, message) for asked in request.topics)
+        results=tuple(
+            CreatePartitionsTopicResult(name, code, message)
+            for name in dict.fromkeys(asked.name for asked in request.topics)
+        )
     )
 
 

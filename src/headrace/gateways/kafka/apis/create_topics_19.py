@@ -1,5 +1,7 @@
 """CreateTopics (key 19), versions 2 to 7: each topic stands for itself, and one that fails hinders no other.
 
+A name that stands twice is refused, and answered once, as in Kafka: clients look results up by name.
+
 -1 for partitions or replicas means the node's defaults. A manual assignment has to name every partition from 0 on, with
 nodes that exist and equally many for each; it then says how many partitions and replicas there are, and headrace's own
 rules place them. From version 5 the answer has the topic's partitions, replicas and settings, from 7 its id.
@@ -28,7 +30,7 @@ _BY_DEFAULT = -1
 async def _handle(context: Context, request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     results = []
-    for asked in request.topics:
+    for asked in {topic.name: topic for topic in request.topics}.values():
         if named[asked.name] > 1:
             error = RefusedError(ErrorCode.INVALID_REQUEST, f"{asked.name} stands twice in one request")
             results.append(_failed(context, asked.name, error))
@@ -123,7 +125,8 @@ def _failed(context: Context, name: str, error: BaseException) -> CreatableTopic
 def _refuse(request: CreateTopicsRequest, version: int, code: int, message: str) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=tuple(
-            CreatableTopicResult(name=asked.name, error_code=code, error_message=message) for asked in request.topics
+            CreatableTopicResult(name=name, error_code=code, error_message=message)
+            for name in dict.fromkeys(asked.name for asked in request.topics)
         )
     )
 

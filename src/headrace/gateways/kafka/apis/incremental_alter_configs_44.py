@@ -33,7 +33,7 @@ async def _handle(
 ) -> IncrementalAlterConfigsResponse:
     asked = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     responses = []
-    for resource in request.resources:
+    for resource in {(one.resource_type, one.resource_name): one for one in request.resources}.values():
         try:
             async with context.altering:
                 topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
