@@ -98,6 +98,21 @@ def test_a_job_with_a_key_publishes_once(spark: SparkSession, node: NodeProcess,
     assert values(node, f"{topic}-other") == numbers(100)
 
 
+def test_jobs_are_told_apart_however_the_names_of_keys_and_topics_run_together(
+    spark: SparkSession, node: NodeProcess, topic: str
+) -> None:
+    one = spark.createDataFrame([("0",)], "value string")
+    write(one, node, topic=f"orders-{topic}", idempotencyKey="daily")
+    write(one, node, topic=topic, idempotencyKey="daily-orders")
+    assert values(node, topic) == numbers(1)
+    by_column = spark.createDataFrame([(f"{topic}-by-column", "0")], "topic string, value string")
+    write(by_column, node, idempotencyKey=f"daily-orders-{topic}")
+    assert values(node, f"{topic}-by-column") == numbers(1)
+    write(one, node, topic=f"orders-{topic}-app", txnAppId="daily", txnVersion=3)
+    write(one, node, topic=f"{topic}-app", txnAppId="daily-orders", txnVersion=3)
+    assert values(node, f"{topic}-app") == numbers(1)
+
+
 def test_a_job_with_versions_publishes_each_of_them_once(spark: SparkSession, node: NodeProcess, topic: str) -> None:
     for version in (0, 1, 1, 0, 2):
         df = spark.createDataFrame([(str(version),)], "value string")
