@@ -90,6 +90,13 @@ def test_one_way_of_naming_is_needed_and_no_more() -> None:
     assert "subscribe and queue" in refused({"subscribe": "a", "queue": "b"})
 
 
+def test_a_table_is_refused_by_naming_the_view_that_works() -> None:
+    made = TOPIC | {"option.subscribe": "orders", "provider": "headrace", "owner": "me"}
+    assert refused(made).startswith("a table cannot be made of topics and queues: Spark hands none")
+    assert "If this is a table: Spark hands none" in refused({})
+    assert "table" not in refused({"failOnDataLoss": "true"})
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -17,6 +17,9 @@ class Given:
         self._values = {name.lower(): value for name, value in options.items()}
         check_names(self._values, known)
 
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
