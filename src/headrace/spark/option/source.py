@@ -54,8 +54,10 @@ _NO_TABLE = (
 )
 
 _TRIGGER_DELAY_MS = 15 * 60 * 1000
-_SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d)?")
-_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# Lengths of time as Spark's own settings have them; without a unit, milliseconds.
+_SPAN = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_UNIT_US = {None: 1000, "us": 1, "ms": 1000}
+_UNIT_US |= {"s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ def _span_ms(given: Given, name: str, default_ms: int) -> int:
     text = given.text(name)
     if text is None:
         return default_ms
-    match = _SPAN.fullmatch(text)
+    match = _SPAN.fullmatch(text.lower())
     if match is None:
         raise OptionError(f"the option {name} is {text!r}; it is a length of time like 15m, 30s or 500ms")
-    return int(match[1]) * _UNIT_MS[match[2]]
+    return int(match[1]) * _UNIT_US[match[2]] // 1000

@@ -28,7 +28,7 @@ _TYPES: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
     "key": (_TEXT_OR_BINARY, (StringType, BinaryType)),
     "topic": ("text", (StringType,)),
     "partition": ("a whole number", (IntegralType,)),
-    "timestamp": ("a timestamp", (TimestampType,)),
+    "timestamp": ("a timestamp, the message's time; cast it, or drop or rename it", (TimestampType,)),
 }
 _SPAN = ("seconds or an interval of days to seconds", (IntegralType, FloatType, DoubleType, DayTimeIntervalType))
 _QUEUE_TYPES: dict[str, tuple[str, tuple[type[DataType], ...]]] = {

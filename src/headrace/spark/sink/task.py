@@ -137,6 +137,7 @@ class TaskWriter:
             columns.get(HEADER_LIST),
             columns.get(TIME_MS, self._clock.wall_ms()),
             codec=self._plan.options.compression,
+            level=self._plan.options.compression_level,
             batch_bytes_max=min(_BATCH_BYTES, max(bytes_max - _MARGIN_BYTES, 1)),
         )
         for batch in encoded:
