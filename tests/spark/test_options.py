@@ -250,6 +250,12 @@ def test_a_schema_that_cannot_be_is_refused(field: StructField, said: str) -> No
     assert str(caught.value).startswith(said)
 
 
+def test_a_schema_that_names_a_column_twice_is_refused() -> None:
+    twice = StructType([StructField("value", BinaryType()), StructField("value", BinaryType())])
+    with pytest.raises(OptionError, match=r"^the schema names the column value more than once"):
+        check_schema(twice, read())
+
+
 def test_every_option_of_the_source_is_explained() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     idle = {*kafka.IDLE_NAMES, "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"}

@@ -168,7 +168,9 @@ def test_what_cannot_be_written_is_refused_on_the_driver(spark: SparkSession, no
     said = refusal(lambda: overwrite.option("topic", topic).save())
     assert said == "a topic is added to and not overwritten; say mode('append')"
     nobody = df.write.format("headrace").mode("append").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    assert "127.0.0.1:1 cannot be reached" in refusal(lambda: nobody.option("topic", topic).save())
+    said = refusal(lambda: nobody.option("topic", topic).save())
+    assert said.startswith("no node answers at 127.0.0.1:1;")
+    assert said.endswith("with the option kafka.bootstrap.servers")
     said = refusal(lambda: write(df, node, topic=topic, kafka_transaction_timeout_ms=10**9))
     assert said.startswith("the node allows no transaction of 1000000000 ms")
 
@@ -176,6 +178,8 @@ def test_what_cannot_be_written_is_refused_on_the_driver(spark: SparkSession, no
 def test_a_row_without_a_topic_is_refused(spark: SparkSession, node: NodeProcess) -> None:
     df = spark.sql("SELECT 'v' AS value, cast(null AS string) AS topic")
     assert refusal(lambda: write(df, node)).startswith("a row has no topic")
+    df = spark.sql("SELECT 'v' AS value, '' AS topic")
+    assert refusal(lambda: write(df, node)) == "a row's column topic is '': a topic name must not be empty"
 
 
 # A stream.

@@ -41,11 +41,17 @@ def check(columns: str, options: dict[str, str]) -> frozenset[str]:
             TOPIC,
             "the column headers is array<struct<key:string,value:string>>; it must be",
         ),
+        ("value string, value binary", TOPIC, "there is more than one column value; drop or rename all but one"),
         ("value string", {}, "nobody says where to: give the option topic or queue, or a column topic"),
         ("value string, topic int", {}, "the column topic is int; it must be text"),
         ("value string", {**TOPIC, **QUEUE}, "topic and queue name one target each; give one of them"),
         ("value string", {"topik": "t"}, "there is no option topik; did you mean topic?"),
         ("value string", {"topic": "a b"}, "the option topic: "),
+        (
+            "value string",
+            {"topic": "__consumer_offsets"},
+            "the option topic: __consumer_offsets is a topic",
+        ),
         ("value string", {"topic": ""}, "the option topic is empty; give it a value or leave it out"),
         ("value string", {**TOPIC, "kafka.acks": "1"}, "the option kafka.acks is '1'; the sink writes exactly once"),
         (

@@ -10,7 +10,7 @@ import msgspec
 from headrace.client.producer import CODECS
 from headrace.client.router import ClientConfig
 from headrace.model.errors import InvalidNameError
-from headrace.model.names import check_topic_name
+from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.option import kafka
 from headrace.spark.option.given import INT32_MAX, INT64_MAX, Given
@@ -137,13 +137,20 @@ def _level(given: Given, codec: str) -> int | None:
     return None
 
 
+def check_target(name: str) -> str:
+    """The name of something that can be written to."""
+    if name in INTERNAL_NAMES:
+        raise InvalidNameError(f"{name} is a topic of the node's own, which nobody else writes to; name another")
+    return check_topic_name(name)
+
+
 def _target(given: Given) -> str | None:
     if "topic" in given and "queue" in given:
         raise OptionError("topic and queue name one target each; give one of them")
     option = "queue" if "queue" in given else "topic"
     name = given.text(option)
     try:
-        return None if name is None else check_topic_name(name)
+        return None if name is None else check_target(name)
     except InvalidNameError as error:
         raise OptionError(f"the option {option}: {error}") from None
 
