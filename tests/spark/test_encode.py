@@ -112,6 +112,19 @@ def test_a_stamp_says_whose_batch_it_is() -> None:
     assert [record.value for record in decode_batch(batch)] == [b"a", b"b"]
 
 
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("zstd", 1, 22), ("lz4", 1, 12)])
+def test_a_level_is_obeyed_and_read_as_any_other(codec: str, low: int, high: int) -> None:
+    words = [f"{number % 7} {number * 31 % 101} {number % 13}".encode() for number in range(2_000)]
+
+    def encoded(level: int | None) -> bytearray:
+        (batch,) = encode_batches(None, pa.array(words), None, 0, codec=codec, level=level, batch_bytes_max=1_000_000)
+        return batch
+
+    assert len(encoded(high)) < len(encoded(low))
+    for level in (None, low, high):
+        assert [record.value for record in found_in([encoded(level)])] == words
+
+
 def test_no_rows_make_no_batch() -> None:
     assert encode_batches(None, pa.array([], pa.binary()), None, 0, codec="none", batch_bytes_max=1_000) == []
 

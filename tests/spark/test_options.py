@@ -54,6 +54,8 @@ def test_options_are_found_whatever_their_case() -> None:
 def test_options_that_tune_another_client_are_accepted_and_do_nothing() -> None:
     tuned = read(**{"kafka.group.id": "g", "kafka.max.poll.records": "5", "groupIdPrefix": "p"})
     assert tuned == read()
+    assert read(**{"kafka.client.rack": "r1", "kafka.allow.auto.create.topics": "false"}) == read()
+    assert read(**{"kafka.client.dns.lookup": "use_all_dns_ips", "kafka.metadata.max.age.ms": "1000"}) == read()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,13 @@ def test_topics_are_named_by_list_pattern_assignment_or_queue() -> None:
 def test_one_way_of_naming_is_needed_and_no_more() -> None:
     assert refused({}).startswith("name what to read by one of subscribe,")
     assert "subscribe and queue" in refused({"subscribe": "a", "queue": "b"})
+
+
+def test_a_table_is_refused_by_naming_the_view_that_works() -> None:
+    made = TOPIC | {"option.subscribe": "orders", "provider": "headrace", "owner": "me"}
+    assert refused(made).startswith("a table cannot be made of topics and queues: Spark hands none")
+    assert "If this is a table: Spark hands none" in refused({})
+    assert "table" not in refused({"failOnDataLoss": "true"})
 
 
 @pytest.mark.parametrize(
@@ -159,6 +168,16 @@ def test_counts_are_whole_and_positive(value: str) -> None:
     assert "a whole number of at least 1" in refused(TOPIC | {"maxOffsetsPerTrigger": value})
 
 
+def test_numbers_that_no_node_can_be_asked_for_are_refused() -> None:
+    assert "startingTimestamp is '1000000000000000000000000000000'; it is at most" in refused(
+        TOPIC | {"startingTimestamp": str(10**30)}
+    )
+    assert "has 0: 9223372036854775808 for orders" in refused(
+        TOPIC | {"startingOffsetsByTimestamp": f'{{"orders": {{"0": {2**63}}}}}'}
+    )
+    assert "it is at most 2147483647" in refused(TOPIC | {"kafka.fetch.max.bytes": str(2**31)})
+
+
 def test_a_minimum_above_the_maximum_is_refused() -> None:
     with pytest.raises(OptionError, match="minOffsetsPerTrigger is 5, above maxOffsetsPerTrigger, which is 4"):
         check_stream(read(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4"))
@@ -166,6 +185,8 @@ def test_a_minimum_above_the_maximum_is_refused() -> None:
 
 def test_a_trigger_s_delay_is_a_length_of_time() -> None:
     assert read(maxTriggerDelay="2m").trigger_delay_ms_max == 120_000
+    assert read(maxTriggerDelay="5min").trigger_delay_ms_max == 300_000
+    assert read(maxTriggerDelay="5000us").trigger_delay_ms_max == 5
     assert "a length of time like 15m" in refused(TOPIC | {"maxTriggerDelay": "soon"})
 
 
@@ -227,6 +248,12 @@ def test_a_schema_that_cannot_be_is_refused(field: StructField, said: str) -> No
     with pytest.raises(OptionError) as caught:
         check_schema(StructType([field]), read())
     assert str(caught.value).startswith(said)
+
+
+def test_a_schema_that_names_a_column_twice_is_refused() -> None:
+    twice = StructType([StructField("value", BinaryType()), StructField("value", BinaryType())])
+    with pytest.raises(OptionError, match=r"^the schema names the column value more than once"):
+        check_schema(twice, read())
 
 
 def test_every_option_of_the_source_is_explained() -> None:

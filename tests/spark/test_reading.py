@@ -148,6 +148,16 @@ def test_a_topic_that_is_gone_is_told_as_lost_data(node: NodeProcess, topic: str
         read(node.server, [Range(topic, 0, 0, 10)])
 
 
+def test_a_topic_that_is_gone_is_passed_over_where_data_may_be_lost(node: NodeProcess, topic: str) -> None:
+    fill(node, f"{topic}.kept", [5])
+    skipped: list[tuple[str, int]] = []
+    settings = ReadSettings(servers=node.server, fail_on_data_loss=False)
+    ranges = [Range(f"{topic}.gone", 0, 3, 10), Range(f"{topic}.kept", 0, 0, 5)]
+    batches = read_ranges(ranges, ALL_COLUMNS, settings, skipped=lambda one, count: skipped.append((one.topic, count)))
+    assert [record.offset for record in records_of(list(batches))] == list(range(5))
+    assert skipped == [(f"{topic}.gone", 7)]
+
+
 def test_a_task_outlives_a_crash_of_the_node(tmp_path: Path) -> None:
     with running(tmp_path / "data") as own:
         fill(own, "orders", [3000], value=b"%d" + b"x" * 1000)

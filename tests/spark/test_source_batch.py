@@ -61,6 +61,24 @@ def test_a_schema_picks_columns_in_its_order(spark: SparkSession, node: NodeProc
     assert [(row["offset"], bytes(row["value"])) for row in frame.collect()] == [(0, b"a"), (1, b"b")]
 
 
+def test_sql_reads_a_view_and_is_told_so_where_it_asks_for_a_table(
+    spark: SparkSession, node: NodeProcess, topic: str
+) -> None:
+    create(node, topic)
+    produce(node, topic, ["a", "b"])
+    name = topic.replace("-", "_")
+    using = f"{name} USING headrace OPTIONS (`kafka.bootstrap.servers` '{node.server}', subscribe '{topic}')"
+    spark.sql(f"CREATE TEMPORARY VIEW {using}")
+    assert values(spark.sql(f"SELECT value FROM {name} ORDER BY offset").collect()) == ["a", "b"]
+    spark.catalog.dropTempView(name)
+    assert "say CREATE TEMPORARY VIEW" in refusal(lambda: spark.sql(f"CREATE TABLE {using}"))
+    spark.sql(f"CREATE TABLE {using.replace(name, f'{name} (value BINARY)', 1)}")
+    try:
+        assert "say CREATE TEMPORARY VIEW" in refusal(lambda: spark.table(name).collect())
+    finally:
+        spark.sql(f"DROP TABLE {name}")
+
+
 def test_reading_begins_and_ends_where_the_options_say(spark: SparkSession, node: NodeProcess, topic: str) -> None:
     create(node, topic, partitions=2)
     produce(node, topic, ["a0", "a1", "a2", "a3"], partition=0)

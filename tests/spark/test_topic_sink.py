@@ -98,6 +98,21 @@ def test_a_job_with_a_key_publishes_once(spark: SparkSession, node: NodeProcess,
     assert values(node, f"{topic}-other") == numbers(100)
 
 
+def test_jobs_are_told_apart_however_the_names_of_keys_and_topics_run_together(
+    spark: SparkSession, node: NodeProcess, topic: str
+) -> None:
+    one = spark.createDataFrame([("0",)], "value string")
+    write(one, node, topic=f"orders-{topic}", idempotencyKey="daily")
+    write(one, node, topic=topic, idempotencyKey="daily-orders")
+    assert values(node, topic) == numbers(1)
+    by_column = spark.createDataFrame([(f"{topic}-by-column", "0")], "topic string, value string")
+    write(by_column, node, idempotencyKey=f"daily-orders-{topic}")
+    assert values(node, f"{topic}-by-column") == numbers(1)
+    write(one, node, topic=f"orders-{topic}-app", txnAppId="daily", txnVersion=3)
+    write(one, node, topic=f"{topic}-app", txnAppId="daily-orders", txnVersion=3)
+    assert values(node, f"{topic}-app") == numbers(1)
+
+
 def test_a_job_with_versions_publishes_each_of_them_once(spark: SparkSession, node: NodeProcess, topic: str) -> None:
     for version in (0, 1, 1, 0, 2):
         df = spark.createDataFrame([(str(version),)], "value string")
@@ -153,7 +168,9 @@ def test_what_cannot_be_written_is_refused_on_the_driver(spark: SparkSession, no
     said = refusal(lambda: overwrite.option("topic", topic).save())
     assert said == "a topic is added to and not overwritten; say mode('append')"
     nobody = df.write.format("headrace").mode("append").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    assert "127.0.0.1:1 cannot be reached" in refusal(lambda: nobody.option("topic", topic).save())
+    said = refusal(lambda: nobody.option("topic", topic).save())
+    assert said.startswith("no node answers at 127.0.0.1:1;")
+    assert said.endswith("with the option kafka.bootstrap.servers")
     said = refusal(lambda: write(df, node, topic=topic, kafka_transaction_timeout_ms=10**9))
     assert said.startswith("the node allows no transaction of 1000000000 ms")
 
@@ -161,6 +178,8 @@ def test_what_cannot_be_written_is_refused_on_the_driver(spark: SparkSession, no
 def test_a_row_without_a_topic_is_refused(spark: SparkSession, node: NodeProcess) -> None:
     df = spark.sql("SELECT 'v' AS value, cast(null AS string) AS topic")
     assert refusal(lambda: write(df, node)).startswith("a row has no topic")
+    df = spark.sql("SELECT 'v' AS value, '' AS topic")
+    assert refusal(lambda: write(df, node)) == "a row's column topic is '': a topic name must not be empty"
 
 
 # A stream.

@@ -41,13 +41,44 @@ def check(columns: str, options: dict[str, str]) -> frozenset[str]:
             TOPIC,
             "the column headers is array<struct<key:string,value:string>>; it must be",
         ),
+        ("value string, value binary", TOPIC, "there is more than one column value; drop or rename all but one"),
         ("value string", {}, "nobody says where to: give the option topic or queue, or a column topic"),
         ("value string, topic int", {}, "the column topic is int; it must be text"),
         ("value string", {**TOPIC, **QUEUE}, "topic and queue name one target each; give one of them"),
         ("value string", {"topik": "t"}, "there is no option topik; did you mean topic?"),
         ("value string", {"topic": "a b"}, "the option topic: "),
+        (
+            "value string",
+            {"topic": "__consumer_offsets"},
+            "the option topic: __consumer_offsets is a topic",
+        ),
         ("value string", {"topic": ""}, "the option topic is empty; give it a value or leave it out"),
-        ("value string", {**TOPIC, "kafka.acks": "1"}, "the option kafka.acks is '1'; the sink always waits"),
+        ("value string", {**TOPIC, "kafka.acks": "1"}, "the option kafka.acks is '1'; the sink writes exactly once"),
+        (
+            "value string",
+            {**TOPIC, "kafka.partitioner.class": "a.b.C"},
+            "the option kafka.partitioner.class is not taken: rows go by their column partition, or else by their key",
+        ),
+        (
+            "value string",
+            {**TOPIC, "kafka.partitioner.ignore.keys": "true"},
+            "the option kafka.partitioner.ignore.keys",
+        ),
+        (
+            "value string",
+            {**TOPIC, "kafka.compression.type": "gzip", "kafka.compression.level": "12"},
+            "the option kafka.compression.level is '12'; it is at most 9",
+        ),
+        (
+            "value string",
+            {**TOPIC, "txnAppId": "x", "txnVersion": str(2**63 - 1)},
+            f"the option txnVersion is '{2**63 - 1}'; it is at most {2**63 - 2}",
+        ),
+        (
+            "value string",
+            {**TOPIC, "kafka.transaction.timeout.ms": str(2**31)},
+            "the option kafka.transaction.timeout.ms is '2147483648'; it is at most 2147483647",
+        ),
         ("value string", {**TOPIC, "kafka.compression.type": "rar"}, "the option kafka.compression.type is 'rar'"),
         ("value string", {**TOPIC, "txnAppId": "x"}, "txnAppId and txnVersion go together; one of them is missing"),
         ("value string", {**TOPIC, "txnVersion": "1"}, "txnAppId and txnVersion go together; one of them is missing"),
@@ -98,6 +129,21 @@ def test_settings_of_other_producers_are_taken_where_they_promise_nothing() -> N
         != read_options({**TOPIC, "txnAppId": "a", "txnVersion": "0"}).job
     )
     assert read_options({**TOPIC, "txnAppId": "a", "txnVersion": "7"}).job == Job("app-a", 7)
+
+
+@pytest.mark.parametrize("name", ["kafka.metadata.max.age.ms", "kafka.client.dns.lookup", "kafka.reconnect.backoff.ms"])
+def test_settings_of_any_client_are_taken_and_do_nothing(name: str) -> None:
+    assert read_options({**TOPIC, name: "1"}) == read_options(TOPIC)
+
+
+def test_the_level_of_the_codec_that_is_used_counts() -> None:
+    levels = {"kafka.compression.level": "4", "kafka.compression.zstd.level": "19", "kafka.compression.lz4.level": "-1"}
+
+    def level(codec: str) -> int | None:
+        return read_options({**TOPIC, **levels, "kafka.compression.type": codec}).compression_level
+
+    assert [level(codec) for codec in ("zstd", "gzip", "lz4", "snappy", "none")] == [19, 4, 4, None, None]
+    assert read_options({**TOPIC, "kafka.compression.type": "gzip"}).compression_level is None
 
 
 def test_the_page_has_every_option_that_does_something() -> None:

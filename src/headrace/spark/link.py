@@ -26,6 +26,14 @@ _NO_OFFSET = -1
 _GLANCE_BYTES = 64 * 1024
 
 
+def no_answer(servers: str) -> UnreachableError:
+    """With advice for who writes DataFrames: the client's own is for the command line."""
+    return UnreachableError(
+        f"no node answers at {servers}; is one running there? "
+        "name a node's Kafka address with the option kafka.bootstrap.servers"
+    )
+
+
 class Link:
     """Open until it is closed; use it as a context manager, or keep it as long as the process."""
 
@@ -47,10 +55,7 @@ class Link:
         try:
             self._loop.run(self._router.any_connection())
         except UnreachableError:
-            raise UnreachableError(
-                f"no node answers at {self._servers}; is one running there? "
-                "name a node's Kafka address with the option kafka.bootstrap.servers"
-            ) from None
+            raise no_answer(self._servers) from None
 
     def __enter__(self) -> Self:
         try:

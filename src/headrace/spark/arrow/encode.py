@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.model.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC
+from headrace.model.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC, Buffer
 from headrace.model.errors import InvalidRecordError, UnsupportedCodecError
 from headrace.model.ids import NO_PRODUCER_ID
 from headrace.spark.arrow.varint import Bytes, Ints, Mask, varint_sizes, write_varints
@@ -42,11 +42,13 @@ def encode_batches(
     timestamp_ms: pa.Array | int,
     *,
     codec: str,
+    level: int | None = None,
     batch_bytes_max: int,
 ) -> list[bytearray]:
     """Rows in their order, in batches of at most so many bytes before compression (a larger row is one by itself).
 
     `key` and `value` are binary or strings, `headers` lists of (key, value), `timestamp_ms` numbers or one for all.
+    Without a level, it is the codec's usual one.
     """
     if codec not in CODECS:
         raise UnsupportedCodecError(f"compression codec {codec!r} does not exist; use {', '.join(CODECS)}")
@@ -54,7 +56,7 @@ def encode_batches(
         return []
     rows = _Rows(key, value, headers, timestamp_ms)
     borders = rows.borders(batch_bytes_max - HEADER_SIZE)
-    return [batch for part in _parts(borders, rows.sizes) for batch in rows.encode(part, CODECS[codec])]
+    return [batch for part in _parts(borders, rows.sizes) for batch in rows.encode(part, CODECS[codec], level)]
 
 
 class _Rows:
@@ -85,7 +87,7 @@ class _Rows:
             borders.append(max(first + 1, int(np.searchsorted(ends, used + bytes_max, side="right"))))
         return borders
 
-    def encode(self, borders: list[int], codec: Codec) -> Iterator[bytearray]:
+    def encode(self, borders: list[int], codec: Codec, level: int | None) -> Iterator[bytearray]:
         """The batches between some borders."""
         rows = slice(borders[0], borders[-1])
         counts = np.diff(borders)
@@ -94,12 +96,13 @@ class _Rows:
         base_times_ms = self._times_ms[firsts]
         time_deltas = times_ms - np.repeat(base_times_ms, counts)
         offset_deltas = np.arange(len(times_ms)) - np.repeat(firsts - borders[0], counts)
-        records = self._join(rows, time_deltas, offset_deltas)
-        starts = np.frombuffer(records.buffers()[1], dtype=np.int32)[: len(records) + 1]
-        data = memoryview(records.buffers()[2])
+        joined = self._join(rows, time_deltas, offset_deltas)
+        starts = np.frombuffer(joined.buffers()[1], dtype=np.int32)[: len(joined) + 1]
+        data = memoryview(joined.buffers()[2])
         max_times_ms = np.maximum.reduceat(times_ms, firsts - borders[0])
         for index, (first, end) in enumerate(pairwise(borders)):
-            payload = data[starts[first - borders[0]] : starts[end - borders[0]]]
+            records = data[starts[first - borders[0]] : starts[end - borders[0]]]
+            payload = records if codec == Codec.NONE else compress(codec, bytes(records), level=level)
             yield _batch(payload, codec, end - first, int(base_times_ms[index]), int(max_times_ms[index]))
 
     def _join(self, rows: slice, time_deltas: Ints, offset_deltas: Ints) -> pa.Array:
@@ -185,8 +188,7 @@ def _parts(borders: list[int], sizes: Ints) -> Iterator[list[int]]:
         yield part
 
 
-def _batch(records: memoryview, codec: Codec, count: int, base_time_ms: int, max_time_ms: int) -> bytearray:
-    payload = records if codec == Codec.NONE else compress(codec, bytes(records))
+def _batch(payload: Buffer, codec: Codec, count: int, base_time_ms: int, max_time_ms: int) -> bytearray:
     length = HEADER_SIZE - LENGTH_PREFIX_SIZE + len(payload)
     times = (base_time_ms, max_time_ms)
     header = _HEADER.pack(0, length, -1, MAGIC, 0, codec, count - 1, *times, NO_PRODUCER_ID, -1, -1, count)

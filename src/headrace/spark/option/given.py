@@ -9,6 +9,8 @@ from difflib import get_close_matches
 
 from headrace.spark.errors import OptionError
 
+INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
+
 
 class Given:
     """Options by name. PySpark has made all names lower case; messages spell them as the documentation does."""
@@ -16,6 +18,9 @@ class Given:
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
         check_names(self._values, known)
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
@@ -37,7 +42,7 @@ class Given:
             raise OptionError(f"the option {name} is {value!r}; it is true or false")
         return value.lower() == "true"
 
-    def count(self, name: str, *, least: int = 1) -> int | None:
+    def count(self, name: str, *, least: int = 1, most: int = INT64_MAX) -> int | None:
         value = self.text(name)
         if value is None:
             return None
@@ -47,6 +52,8 @@ class Given:
             number = least - 1
         if number < least:
             raise OptionError(f"the option {name} is {value!r}; it is a whole number of at least {least}")
+        if number > most:
+            raise OptionError(f"the option {name} is {value!r}; it is at most {most}")
         return number
 
     def choice(self, name: str, choices: Iterable[str], *, default: str) -> str:

@@ -7,7 +7,7 @@ that only tune another one are accepted and do nothing, and those that would be 
 from headrace.client.router import ClientConfig
 from headrace.model.address import parse_address
 from headrace.spark.errors import OptionError
-from headrace.spark.option.given import Given
+from headrace.spark.option.given import INT32_MAX, Given
 
 SERVERS = "kafka.bootstrap.servers"
 ISOLATION = "kafka.isolation.level"
@@ -26,23 +26,46 @@ _SECURITY = "kafka.security.protocol"
 CLIENT_NAMES = (SERVERS, _CLIENT_ID, _DEADLINE, _REQUEST_DEADLINE, _CONNECT, _SECURITY)
 READER_NAMES = (*CLIENT_NAMES, ISOLATION, _FETCH, _PARTITION_FETCH)
 
-# They tune consumers of another make. A group is not joined: Spark keeps the offsets.
-IDLE_NAMES = (
-    "kafka.check.crcs",
+# They tune clients of another make.
+CLIENT_IDLE_NAMES = (
+    "kafka.client.dns.lookup",
     "kafka.connections.max.idle.ms",
-    "kafka.fetch.max.wait.ms",
-    "kafka.fetch.min.bytes",
-    "kafka.group.id",
-    "kafka.heartbeat.interval.ms",
-    "kafka.max.poll.interval.ms",
-    "kafka.max.poll.records",
+    "kafka.enable.metrics.push",
     "kafka.metadata.max.age.ms",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms",
+    "kafka.metadata.recovery.strategy",
+    "kafka.metric.reporters",
+    "kafka.metrics.num.samples",
+    "kafka.metrics.recording.level",
+    "kafka.metrics.sample.window.ms",
     "kafka.receive.buffer.bytes",
     "kafka.reconnect.backoff.max.ms",
     "kafka.reconnect.backoff.ms",
     "kafka.retry.backoff.max.ms",
     "kafka.retry.backoff.ms",
     "kafka.send.buffer.bytes",
+    "kafka.socket.connection.setup.timeout.max.ms",
+)
+
+# They tune consumers. A group is not joined: Spark keeps the offsets. Leaders are read, whatever rack they are in, and
+# a topic is never made by reading it.
+IDLE_NAMES = (
+    *CLIENT_IDLE_NAMES,
+    "kafka.allow.auto.create.topics",
+    "kafka.auto.commit.interval.ms",
+    "kafka.check.crcs",
+    "kafka.client.rack",
+    "kafka.exclude.internal.topics",
+    "kafka.fetch.max.wait.ms",
+    "kafka.fetch.min.bytes",
+    "kafka.group.id",
+    "kafka.group.instance.id",
+    "kafka.group.protocol",
+    "kafka.group.remote.assignor",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.poll.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.partition.assignment.strategy",
     "kafka.session.timeout.ms",
 )
 
@@ -79,14 +102,17 @@ def client_config(given: Given) -> ClientConfig:
     if protocol is not None and protocol.upper() != "PLAINTEXT":
         raise OptionError(f"the option {_SECURITY} is {protocol}: nodes have neither TLS nor SASL yet; say PLAINTEXT")
     default = ClientConfig()
-    fetch_bytes_max = given.count(_FETCH) or default.fetch_bytes_max
+
+    def count(name: str) -> int | None:
+        return given.count(name, most=INT32_MAX)
+
+    fetch_bytes_max = count(_FETCH) or default.fetch_bytes_max
     return ClientConfig(
         client_id=given.text(_CLIENT_ID) or "headrace-spark",
-        deadline_ms=given.count(_DEADLINE) or given.count(_REQUEST_DEADLINE) or default.deadline_ms,
-        connect_timeout_ms=given.count(_CONNECT) or default.connect_timeout_ms,
+        deadline_ms=count(_DEADLINE) or count(_REQUEST_DEADLINE) or default.deadline_ms,
+        connect_timeout_ms=count(_CONNECT) or default.connect_timeout_ms,
         fetch_bytes_max=fetch_bytes_max,
-        partition_fetch_bytes_max=given.count(_PARTITION_FETCH)
-        or min(default.partition_fetch_bytes_max, fetch_bytes_max),
+        partition_fetch_bytes_max=count(_PARTITION_FETCH) or min(default.partition_fetch_bytes_max, fetch_bytes_max),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headrace.client.values import TopicPartition
 from headrace.spark.errors import OptionError
-from headrace.spark.option.given import Given
+from headrace.spark.option.given import INT64_MAX, Given
 
 EARLIEST, LATEST = -2, -1
 
@@ -95,7 +95,7 @@ def _by_partition(text: str, option: str, *, least: int) -> dict[TopicPartition,
             raise OptionError(f"the option {option} has no partitions for {topic}; it is JSON like {_EXAMPLE}")
         for partition, number in partitions.items():
             is_number = isinstance(number, int) and not isinstance(number, bool)
-            if not partition.isdecimal() or not is_number or number < least:
+            if not partition.isdecimal() or not is_number or not least <= number <= INT64_MAX:
                 raise OptionError(f"the option {option} has {partition}: {number} for {topic}; it is like {_EXAMPLE}")
             found[TopicPartition(topic, int(partition))] = number
     return found

@@ -46,9 +46,18 @@ NAMES = (
     *kafka.IDLE_NAMES,
 )
 
+# What Spark adds to the options of a table that is made, and of nothing else.
+_OF_A_TABLE = "provider"
+_NO_TABLE = (
+    "Spark hands none of a table's options to a source in Python when the table is read; "
+    "say CREATE TEMPORARY VIEW ... USING headrace OPTIONS (...) instead"
+)
+
 _TRIGGER_DELAY_MS = 15 * 60 * 1000
-_SPAN = re.compile(r"(\d+)\s*(ms|s|m|h|d)?")
-_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# Lengths of time as Spark's own settings have them; without a unit, milliseconds.
+_SPAN = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_UNIT_US = {None: 1000, "us": 1, "ms": 1000}
+_UNIT_US |= {"s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,8 @@ class SourceOptions:
 def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Checked as far as they can be without a node and without knowing whether they are for a batch or a stream."""
     names = [name.lower() for name in options]
+    if _OF_A_TABLE in names:
+        raise OptionError(f"a table cannot be made of topics and queues: {_NO_TABLE}")
     kafka.check_refused(names)
     given = Given(options, NAMES)
     selection = _selection(given)
@@ -168,7 +179,9 @@ def _selection(given: Given) -> Selection:
     named = [name for name in _SELECTIONS if name in given]
     if len(named) != 1:
         said = " and ".join(named) or "none of them"
-        raise OptionError(f"name what to read by one of {', '.join(_SELECTIONS)}; there is {said}")
+        wrong = f"name what to read by one of {', '.join(_SELECTIONS)}; there is {said}"
+        # A table that was made with a schema is not seen before it is read.
+        raise OptionError(wrong if given else f"{wrong}. If this is a table: {_NO_TABLE}")
     text = given.text(named[0])
     assert text is not None
     match named[0]:
@@ -208,7 +221,7 @@ def _span_ms(given: Given, name: str, default_ms: int) -> int:
     text = given.text(name)
     if text is None:
         return default_ms
-    match = _SPAN.fullmatch(text)
+    match = _SPAN.fullmatch(text.lower())
     if match is None:
         raise OptionError(f"the option {name} is {text!r}; it is a length of time like 15m, 30s or 500ms")
-    return int(match[1]) * _UNIT_MS[match[2]]
+    return int(match[1]) * _UNIT_US[match[2]] // 1000

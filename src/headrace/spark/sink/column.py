@@ -28,7 +28,7 @@ _TYPES: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
     "key": (_TEXT_OR_BINARY, (StringType, BinaryType)),
     "topic": ("text", (StringType,)),
     "partition": ("a whole number", (IntegralType,)),
-    "timestamp": ("a timestamp", (TimestampType,)),
+    "timestamp": ("a timestamp, the message's time; cast it, or drop or rename it", (TimestampType,)),
 }
 _SPAN = ("seconds or an interval of days to seconds", (IntegralType, FloatType, DoubleType, DayTimeIntervalType))
 _QUEUE_TYPES: dict[str, tuple[str, tuple[type[DataType], ...]]] = {
@@ -50,6 +50,9 @@ def check_columns(schema: StructType, *, has_topic: bool, is_queue: bool) -> fro
     if not has_topic and "topic" not in types:
         raise ColumnError("nobody says where to: give the option topic or queue, or a column topic")
     allowed = {**_TYPES, **(_QUEUE_TYPES if is_queue else {})}
+    for name in (*allowed, "headers"):
+        if schema.fieldNames().count(name) > 1:
+            raise ColumnError(f"there is more than one column {name}; drop or rename all but one")
     for name, kind in types.items():
         if name == "headers":
             _check_headers(kind)

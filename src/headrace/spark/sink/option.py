@@ -10,15 +10,20 @@ import msgspec
 from headrace.client.producer import CODECS
 from headrace.client.router import ClientConfig
 from headrace.model.errors import InvalidNameError
-from headrace.model.names import check_topic_name
+from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.option import kafka
-from headrace.spark.option.given import Given
+from headrace.spark.option.given import INT32_MAX, INT64_MAX, Given
 
 _COMPRESSION = "kafka.compression.type"
+_LEVEL = "kafka.compression.level"
 _ACKS = "kafka.acks"
 _TRANSACTION_TIMEOUT = "kafka.transaction.timeout.ms"
 _DELIVERY_TIMEOUT = "kafka.delivery.timeout.ms"
+
+# The levels of each codec that has some, and the one that stands for its default.
+LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (1, 22)}
+_LEVEL_DEFAULT = -1
 
 NAMES = (
     "topic",
@@ -30,6 +35,8 @@ NAMES = (
     "http",
     *kafka.CLIENT_NAMES,
     _COMPRESSION,
+    _LEVEL,
+    *(f"kafka.compression.{codec}.level" for codec in LEVELS),
     _ACKS,
     _TRANSACTION_TIMEOUT,
     _DELIVERY_TIMEOUT,
@@ -40,6 +47,7 @@ NAMES = (
     # Of Spark's Kafka sink; headers are written where there is a column of them.
     "includeHeaders",
     # They tune producers of another make.
+    *kafka.CLIENT_IDLE_NAMES,
     "kafka.batch.size",
     "kafka.buffer.memory",
     "kafka.enable.idempotence",
@@ -47,13 +55,17 @@ NAMES = (
     "kafka.max.block.ms",
     "kafka.max.in.flight.requests.per.connection",
     "kafka.max.request.size",
+    "kafka.metadata.max.idle.ms",
+    "kafka.partitioner.adaptive.partitioning.enable",
+    "kafka.partitioner.availability.timeout.ms",
     "kafka.retries",
-    "kafka.retry.backoff.ms",
 )
 
 _REFUSED = {
     "kafka.key.serializer": "keys are text or binary columns",
     "kafka.value.serializer": "values are text or binary columns",
+    "kafka.partitioner.class": "rows go by their column partition, or else by their key as in Kafka",
+    "kafka.partitioner.ignore.keys": "a row with a key goes by it, unless its column partition says another",
     "kafka.transactional.id": "the sink has one of its own for each query; a batch job gives an idempotencyKey",
 }
 
@@ -78,6 +90,7 @@ class SinkOptions:
     is_queue: bool
     http: str | None  # where queues are asked about; None: nobody said
     compression: str
+    compression_level: int | None  # None: the codec's default
     staging: Path | None  # None: a directory for temporary files of this machine
     job: Job | None
     transaction_timeout_ms: int | None  # None: by the size of what is written
@@ -92,23 +105,43 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     given = Given(options, NAMES)
     acks = given.text(_ACKS)
     if acks not in (None, "all", "-1"):
-        raise OptionError(f"the option {_ACKS} is {acks!r}; the sink always waits for all replicas, so leave it out")
+        raise OptionError(
+            f"the option {_ACKS} is {acks!r}; the sink writes exactly once, which takes all replicas, so leave it out"
+        )
     client = msgspec.structs.replace(
         kafka.client_config(given),
-        deadline_ms=given.count(_DELIVERY_TIMEOUT) or _DEADLINE_MS,
+        deadline_ms=given.count(_DELIVERY_TIMEOUT, most=INT32_MAX) or _DEADLINE_MS,
         auto_create_topics="queue" not in given,
     )
+    compression = given.choice(_COMPRESSION, CODECS, default="none")
     return SinkOptions(
         servers=kafka.servers(given),
         client=client,
         topic=_target(given),
         is_queue="queue" in given,
         http=given.text("http"),
-        compression=given.choice(_COMPRESSION, CODECS, default="none"),
+        compression=compression,
+        compression_level=_level(given, compression),
         staging=_directory(given),
         job=_job(given),
-        transaction_timeout_ms=given.count(_TRANSACTION_TIMEOUT),
+        transaction_timeout_ms=given.count(_TRANSACTION_TIMEOUT, most=INT32_MAX),
     )
+
+
+def _level(given: Given, codec: str) -> int | None:
+    """The level for the codec that is used: its own option counts before the one for any."""
+    for name in (f"kafka.compression.{codec}.level", _LEVEL):
+        if codec in LEVELS and name in given and given.text(name) != str(_LEVEL_DEFAULT):
+            least, most = LEVELS[codec]
+            return given.count(name, least=least, most=most)
+    return None
+
+
+def check_target(name: str) -> str:
+    """The name of something that can be written to."""
+    if name in INTERNAL_NAMES:
+        raise InvalidNameError(f"{name} is a topic of the node's own, which nobody else writes to; name another")
+    return check_topic_name(name)
 
 
 def _target(given: Given) -> str | None:
@@ -117,7 +150,7 @@ def _target(given: Given) -> str | None:
     option = "queue" if "queue" in given else "topic"
     name = given.text(option)
     try:
-        return None if name is None else check_topic_name(name)
+        return None if name is None else check_target(name)
     except InvalidNameError as error:
         raise OptionError(f"the option {option}: {error}") from None
 
@@ -140,7 +173,8 @@ def _directory(given: Given) -> Path | None:
 def _job(given: Given) -> Job | None:
     """The job's own key, or application and version as Delta's writer for Spark names them."""
     key, application = given.text("idempotencyKey"), given.text("txnAppId")
-    version = given.count("txnVersion", least=0)
+    # The node remembers the number behind it.
+    version = given.count("txnVersion", least=0, most=INT64_MAX - 1)
     for name, value in (("idempotencyKey", key), ("txnAppId", application)):
         if value is not None and len(value) > _KEY_LENGTH_MAX:
             raise OptionError(f"the option {name} has {len(value)} characters; it has at most {_KEY_LENGTH_MAX}")

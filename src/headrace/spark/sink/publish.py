@@ -30,6 +30,7 @@ from headrace.model.errors import HeadraceError, InvalidTransactionTimeoutError,
 from headrace.spark.errors import OptionError, TakenOverError
 from headrace.spark.sink.option import SinkOptions
 from headrace.spark.sink.staging import Piece, Staged, total_bytes
+from headrace.spark.sink.target import connected
 
 _IN_FLIGHT_MAX = 16
 
@@ -76,7 +77,7 @@ def transaction_timeout_ms(size: int) -> int:
 
 
 async def _publish(options: SinkOptions, identity: Identity, staged: Sequence[Staged], timeout_ms: int) -> bool:
-    async with StreamClient(options.servers, config=options.client) as client:
+    async with connected(options) as client:
         producer = client.transactional(identity.name, timeout_ms=timeout_ms)
         await producer.begin()
         if identity.version is not None and await published_version(client, identity.name) >= identity.version:

@@ -1,13 +1,17 @@
 """What must be known of a topic before rows can be made messages of it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from headrace.client.errors import UnreachableError
 from headrace.client.queue.client import AsyncClient
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.stream import StreamClient
 from headrace.model.errors import HeadraceError, UnknownQueueError, UnknownTopicError
 from headrace.spark.errors import OptionError
+from headrace.spark.link import no_answer
 from headrace.spark.sink.option import SinkOptions
 
 
@@ -16,13 +20,24 @@ class Shape(NamedTuple):
     message_bytes_max: int  # of a whole batch
 
 
+@asynccontextmanager
+async def connected(options: SinkOptions) -> AsyncIterator[StreamClient]:
+    client = StreamClient(options.servers, config=options.client)
+    try:
+        await client.connect()
+    except UnreachableError:
+        raise no_answer(options.servers) from None
+    async with client:
+        yield client
+
+
 def find_shape(options: SinkOptions, topic: str) -> Shape:
     """Ask a node. A topic that is not there is made where the node's configuration allows it, a queue in any case."""
     return asyncio.run(_find_shape(options, topic))
 
 
 async def _find_shape(options: SinkOptions, topic: str) -> Shape:
-    async with StreamClient(options.servers, config=options.client) as client:
+    async with connected(options) as client:
         try:
             shape = await _ask(client, topic)
         except UnknownTopicError:

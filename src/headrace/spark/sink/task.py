@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from headrace.client.values import TopicPartition
 from headrace.host.clock import SystemClock
-from headrace.model.errors import BatchTooLargeError, InvalidPartitionsError
+from headrace.model.errors import BatchTooLargeError, InvalidNameError, InvalidPartitionsError
 from headrace.spark.arrow.encode import encode_batches
 from headrace.spark.errors import ColumnError
+from headrace.spark.sink.option import check_target
 from headrace.spark.sink.place import NOWHERE, Partitions, partitions_by_key, partitions_of_queue
 from headrace.spark.sink.plan import Plan
 from headrace.spark.sink.row import HEADER_LIST, KEY, TIME_MS, VALUE, deduplication_ids, to_messages
@@ -81,6 +82,10 @@ class TaskWriter:
         coded = topics.dictionary_encode()
         codes = coded.indices.to_numpy(zero_copy_only=False)
         for code, name in enumerate(coded.dictionary.to_pylist()):
+            try:
+                check_target(name)
+            except InvalidNameError as error:
+                raise ColumnError(f"a row's column topic is {name!r}: {error}") from None
             yield name, pa.array(np.flatnonzero(codes == code))
 
     def _places(self, topic: str, batch: pa.RecordBatch) -> Partitions:
@@ -137,6 +142,7 @@ class TaskWriter:
             columns.get(HEADER_LIST),
             columns.get(TIME_MS, self._clock.wall_ms()),
             codec=self._plan.options.compression,
+            level=self._plan.options.compression_level,
             batch_bytes_max=min(_BATCH_BYTES, max(bytes_max - _MARGIN_BYTES, 1)),
         )
         for batch in encoded:

@@ -84,7 +84,9 @@ def query_identity(options: SinkOptions, query_id: str, batch_id: int) -> Identi
 def job_identity(options: SinkOptions) -> Identity:
     if options.job is None:
         return Identity(f"spark-write-{SystemRand().uuid()}", None)
-    return Identity(f"spark-job-{options.job.name}{_suffix(options)}", options.job.version)
+    # Names of jobs and of topics may both have the "-" that joins them: the length says where the first of them ends.
+    name = options.job.name
+    return Identity(f"spark-job-{len(name)}-{name}{_suffix(options)}", options.job.version)
 
 
 def _suffix(options: SinkOptions) -> str:

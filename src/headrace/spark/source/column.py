@@ -36,6 +36,11 @@ def check_schema(schema: StructType, options: SourceOptions) -> StructType:
     fields = {field.name: field for field in FULL_SCHEMA.fields}
     if isinstance(options.selection, Queue):
         fields |= {field.name: field for field in QUEUE_FIELDS}
+    for name in schema.fieldNames():
+        if schema.fieldNames().count(name) > 1:
+            raise OptionError(
+                f"the schema names the column {name} more than once; name it once, and copy it afterwards"
+            )
     for field in schema.fields:
         known = fields.get(field.name)
         if known is None:

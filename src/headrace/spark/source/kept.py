@@ -6,7 +6,7 @@ nothing is taken over a fork: the thread that runs the loop would not be there.
 
 import gc
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
 import msgspec
@@ -20,6 +20,7 @@ from headrace.host.rand import SystemRand
 from headrace.host.transport import TcpTransport
 from headrace.model.address import parse_address
 from headrace.model.batch import read_prefix
+from headrace.model.errors import UnknownTopicError
 
 _UNKNOWN_BYTES = 1 << 30
 _FETCH_BYTES_MIN = 256 * 1024
@@ -32,15 +33,14 @@ class Kept:
     def __init__(self, servers: str, config: ClientConfig) -> None:
         self.clock: Clock = SystemClock()
         self._loop = BackgroundLoop(name="headrace-source")
-        self._fetcher = RawFetcher(
-            Router(
-                [parse_address(server) for server in servers.split(",")],
-                config,
-                clock=self.clock,
-                rand=SystemRand(),
-                transport=TcpTransport(),
-            )
+        self._router = Router(
+            [parse_address(server) for server in servers.split(",")],
+            config,
+            clock=self.clock,
+            rand=SystemRand(),
+            transport=TcpTransport(),
         )
+        self._fetcher = RawFetcher(self._router)
         self._offset_bytes: dict[str, float] = {}  # of one offset, in each topic
 
     def fetch(
@@ -50,6 +50,18 @@ class Kept:
         return self._loop.start(
             self._fetcher.fetch(positions, committed=committed, wait_ms=wait_ms, bytes_max=bytes_max)
         )
+
+    def missing(self, topics: Iterable[str]) -> set[str]:
+        """Those that there are not, or not any more."""
+        return {topic for topic in topics if not self._loop.run(self._is_there(topic))}
+
+    async def _is_there(self, topic: str) -> bool:
+        deadline = self._router.deadline()
+        try:
+            await self._router.retrying((topic,), lambda: self._router.refresh((topic,), deadline), deadline)
+        except UnknownTopicError:
+            return False
+        return True
 
     def learn(self, fetched: RawFetched) -> None:
         base_offset, _ = read_prefix(fetched.records, 0)

@@ -124,7 +124,7 @@ class _Reading:
         answer = self._ask()
         try:
             while answer is not None:
-                taken = self._take(_result(answer))
+                taken = self._take(self._result(answer))
                 answer = self._ask()
                 for progress, start, fetched in taken:
                     yield Piece(progress.range, start, fetched)
@@ -148,6 +148,23 @@ class _Reading:
             wait_ms=self._wait_ms,
             bytes_max=self._settings.fetch_bytes_max,
         )
+
+    def _result(self, answer: "Future[list[RawFetched]]") -> list[RawFetched]:
+        try:
+            return answer.result()
+        except UnknownTopicError as error:
+            if self._settings.fail_on_data_loss or not self._leave_missing():
+                raise DataLossError(f"a topic was deleted while it was read: {error}") from error
+            return []
+
+    def _leave_missing(self) -> bool:
+        """Pass over what is left of topics that are gone. Returns whether there are any."""
+        missing = self._source.missing({one.range.topic for one in self._left})
+        for one in self._left:
+            if one.range.topic in missing:
+                self._skipped(one.range, one.range.end - one.position)
+                one.position = one.range.end
+        return bool(missing)
 
     def _take(self, answers: Sequence[RawFetched]) -> list[tuple[_Progress, int, RawFetched]]:
         """What has rows, with where they begin. Every range is then as far as the answers go."""
@@ -212,13 +229,6 @@ class _Reading:
         else:
             self._skipped(one, one.end - progress.position)
             progress.position = one.end
-
-
-def _result(answer: "Future[list[RawFetched]]") -> list[RawFetched]:
-    try:
-        return answer.result()
-    except UnknownTopicError as error:
-        raise DataLossError(f"a topic was deleted while it was read: {error}") from error
 
 
 def _log_skipped(one: Range, count: int) -> None:

@@ -13,10 +13,13 @@ queue would have one after another without rows. Only where no named reader keep
 now and then, so that what is cleaned away behind it is not taken for lost.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from headrace.client.values import TopicPartition
 from headrace.host.clock import Clock, SystemClock
+from headrace.model.errors import OffsetOutOfRangeError, UnknownTopicError
 from headrace.spark.errors import DataLossError
 from headrace.spark.link import Link
 from headrace.spark.option.place import EARLIEST, LATEST, Everywhere
@@ -25,6 +28,8 @@ from headrace.spark.source.mark import Mark, Positions, fair_shares
 from headrace.spark.source.named_reader import NamedReader
 from headrace.spark.source.reading import Range
 from headrace.spark.source.survey import Selected, Survey
+
+T = TypeVar("T")
 
 WAIT_MS = 100
 # How long a mark may stand before entries that are no messages.
@@ -69,8 +74,7 @@ class Tail:
 
     def stop_at_present(self) -> None:
         """From now on nothing counts that is not there yet."""
-        selected, _ = self._survey.select_present()
-        self._target = self._survey.ends(selected.ats)
+        self._target = self._looking_again(lambda: self._survey.ends(self._survey.select_present()[0].ats))
 
     # How far it may read.
 
@@ -78,6 +82,13 @@ class Tail:
         """The next mark; None where there is nothing to read, or too little to begin."""
         if self._named is not None:
             self._named.move({at.partition: offset for at, offset in start.offsets.items()})
+        return self._looking_again(lambda: self._next(start, most=most, least=least))
+
+    def end(self) -> Mark | None:
+        """How far it could read when it was last asked, for the query's progress."""
+        return Mark(offsets=self._ends) if self._ends else None
+
+    def _next(self, start: Mark, *, most: int | None, least: int | None) -> Mark | None:
         selected = self._same(start)
         step = self._step(start, selected)
         if self._target is None and not start.is_first and not any(step.waiting.values()):
@@ -88,21 +99,20 @@ class Tail:
         count = sum(step.waiting.values())
         shares = fair_shares(step.waiting, count if most is None else most)
         # A partition that was never seen may have lost what it began with; a topic that is gone keeps its place.
-        offsets = {**start.offsets, **{at: offset + shares[at] for at, offset in step.begins.items()}}
+        offsets = {at: offset for at, offset in start.offsets.items() if not _is_replaced(at.topic, start, selected)}
+        offsets |= {at: offset + shares[at] for at, offset in step.begins.items()}
         offsets |= step.passed if not count else {}
-        if offsets == start.offsets and not start.is_first:
+        ids = {**start.ids, **selected.ids}
+        # The same offsets of a topic that was made anew are other messages.
+        if offsets == start.offsets and ids == start.ids and not start.is_first:
             return None
         self._moved_ms = self._clock.monotonic_ms()
         return Mark(
             offsets=offsets,
-            ids={**start.ids, **selected.ids},
+            ids=ids,
             skipped=_added(start.skipped, step.skipped),
             began=step.begins if start.is_first or _is_elsewhere(step.begins, start.offsets) else None,
         )
-
-    def end(self) -> Mark | None:
-        """How far it could read when it was last asked, for the query's progress."""
-        return Mark(offsets=self._ends) if self._ends else None
 
     def _step(self, start: Mark, selected: Selected) -> "_Step":
         ats = selected.ats
@@ -124,7 +134,13 @@ class Tail:
 
     def _wanted(self, start: Mark, selected: Selected, starts: Positions) -> dict[TopicPartition, int]:
         """Where each partition goes on: one that appeared since is read from its first message on."""
-        wanted = {at: 0 if _is_new(at, start, selected) else start.offsets.get(at, 0) for at in selected.ats}
+        wanted = {}
+        for at in selected.ats:
+            if _is_replaced(at.topic, start, selected):
+                self._glanced.pop(at, None)
+                wanted[at] = 0
+            else:
+                wanted[at] = start.offsets.get(at, 0)
         # What was seen to be no message may have gone unread.
         return {
             at: starts[at] if offset < starts[at] <= self._glanced.get(at, -1) else offset
@@ -162,6 +178,18 @@ class Tail:
 
     # What became of its topics.
 
+    def _looking_again(self, look: Callable[[], T]) -> T:
+        """A topic may go, or another take its place, after it was found and before it is asked about. A second look
+        finds what there is by then, and what is to be done about it is decided by that.
+        """
+        started_ms = self._clock.monotonic_ms()
+        while True:
+            try:
+                return look()
+            except (UnknownTopicError, OffsetOutOfRangeError):
+                if self._clock.monotonic_ms() - started_ms >= self._options.client.deadline_ms:
+                    raise
+
     def _same(self, start: Mark) -> Selected:
         """What is to be read now, once it is certain that the topics are those that the mark is about."""
         selected, missing = self._survey.select_present()
@@ -187,6 +215,9 @@ class Tail:
 
     def ranges(self, start: Mark, end: Mark) -> list[Range]:
         """The offsets between two marks that there still are."""
+        return self._looking_again(lambda: self._between(start, end))
+
+    def _between(self, start: Mark, end: Mark) -> list[Range]:
         begins = start.offsets if end.began is None else end.began
         selected = self._same(end)
         wanted = {
@@ -210,14 +241,14 @@ class _Step:
     skipped: Positions  # how many offsets are gone
 
 
-def _is_new(at: TopicPartition, start: Mark, selected: Selected) -> bool:
-    """Whether its topic is another one than that of the mark."""
-    return start.ids.get(at.topic, selected.ids[at.topic]) != selected.ids[at.topic]
+def _is_replaced(topic: str, mark: Mark, selected: Selected) -> bool:
+    """Whether there is another topic in the place of the one that a mark is about."""
+    return topic in mark.ids and topic in selected.ids and mark.ids[topic] != selected.ids[topic]
 
 
 def _is_gone(at: TopicPartition, end: Mark, selected: Selected) -> bool:
     """Whether the topic that a mark is about is there no more, or another one in its place."""
-    return at.topic not in selected.ids or _is_new(at, end, selected)
+    return at.topic not in selected.ids or _is_replaced(at.topic, end, selected)
 
 
 def _is_elsewhere(begins: Positions, offsets: Positions) -> bool:

@@ -41,21 +41,24 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-def compress(codec: int, data: bytes) -> bytes:
+def compress(codec: int, data: bytes, *, level: int | None = None) -> bytes:
+    """With a level of the codec's own, where it has some; None: the usual one."""
     match codec:
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.SNAPPY:
             return b"".join((_XERIAL_HEADER, *_xerial_blocks(data)))
         case Codec.LZ4:
             # The Java client reads frames of independent blocks only.
-            compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
+            compressor = cramjam.lz4.Compressor(
+                level=_LZ4_LEVEL if level is None else level, content_checksum=False, block_linked=False
+            )
             compressor.compress(data)
             return bytes(compressor.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
     raise _unsupported(codec)
 
 
