@@ -58,6 +58,39 @@ def test_rows_of_every_type_come_back_as_they_were(spark: SparkSession, table: P
     assert DeltaTable(table).to_pyarrow_table().num_rows == 2
 
 
+def test_partition_values_come_back_as_the_log_has_them(spark: SparkSession, table: Path) -> None:
+    """Spark would make something else of the directories of all but one of these."""
+    values = ["ü", "日本", "__HIVE_DEFAULT_PARTITION__", None, "plain"]
+    rows = [(value, datetime.datetime(2026, 3, 1, 12, hour), hour) for hour, value in enumerate(values)]
+    append(spark.createDataFrame(rows, "p string, at timestamp, id int"), table, partitionBy="p,at")
+    assert [tuple(row) for row in read_table(spark, table).orderBy("id").collect()] == rows
+    assert [row["id"] for row in read_table(spark, table).where("p = 'ü'").collect()] == [0]
+
+
+def test_directories_are_left_out_that_a_query_does_not_need(spark: SparkSession, table: Path) -> None:
+    rows = [("ü", 0), ("plain", 1), ("other", 2)]
+    append(spark.createDataFrame(rows, "p string, id int"), table, partitionBy="p")
+    (removed,) = (file for file in files_in(table) if file.startswith("p=other"))
+    (table / removed).write_bytes(b"not a file of Parquet")
+    assert [row["id"] for row in read_table(spark, table).where("p = 'plain'").collect()] == [1]
+
+
+def test_a_table_is_read_by_its_address_and_with_dots_in_its_columns(spark: SparkSession, table: Path) -> None:
+    frame = spark.createDataFrame([(1, "a", "p")], "`a.b` int, `c``d` string, `e.f` string")
+    frame.write.format("headrace_delta").mode("append").option("partitionBy", "e.f").save(table.as_uri())
+    assert read_table(spark, table.as_uri()).collect() == frame.collect()
+
+
+def test_a_binary_column_to_partition_by_is_refused_before_anything_is_written(
+    spark: SparkSession, table: Path
+) -> None:
+    frame = spark.createDataFrame([(b"x", 1)], "p binary, id int")
+    assert refusal(lambda: append(frame, table, partitionBy="p")) == (
+        "partitionBy names p, which is binary, and a partition's value is text; partition by hex(p)"
+    )
+    assert not table.exists()
+
+
 def test_a_batch_is_one_version_of_the_table(spark: SparkSession, table: Path) -> None:
     append(spark.range(1000, numPartitions=4), table)
     append(spark.range(1000, 2000, numPartitions=4), table)
