@@ -91,6 +91,22 @@ def test_a_binary_column_to_partition_by_is_refused_before_anything_is_written(
     assert not table.exists()
 
 
+def test_who_reads_with_the_sink_s_format_is_told_how_tables_are_read(spark: SparkSession, table: Path) -> None:
+    append(spark.range(1), table)
+    spark.range(1).write.format("headrace_delta").mode("append").option("path", str(table)).saveAsTable("by_name")
+    told = "headrace.spark.lake.reading.read_table(session, "
+    assert f"{told}'{table}')" in refusal(lambda: spark.read.format("headrace_delta").load(str(table)).collect())
+    assert told in refusal(lambda: spark.table("by_name").collect())
+    spark.sql("DROP TABLE by_name")
+
+
+def test_a_path_that_is_a_file_is_refused_by_one_sentence(spark: SparkSession, table: Path) -> None:
+    table.write_text("no table")
+    for path in (table, table / "below"):
+        sentence = f"{table} is a file, and the table {path} is a directory; give another path"
+        assert refusal(lambda path=path: append(spark.range(1), path)) == sentence  # type: ignore[misc]
+
+
 def test_a_batch_is_one_version_of_the_table(spark: SparkSession, table: Path) -> None:
     append(spark.range(1000, numPartitions=4), table)
     append(spark.range(1000, 2000, numPartitions=4), table)
