@@ -211,7 +211,9 @@ def test_a_queue_gets_messages_that_its_workers_receive_now(lake: Lake, topic: s
 
 
 def test_a_bad_condition_is_refused_by_one_sentence(lake: Lake) -> None:
-    with pytest.raises(OptionError, match=r"--where 'boddy = 1' is no condition over messages.*the columns are topic"):
+    with pytest.raises(
+        OptionError, match=r"--where .boddy = 1. is no condition over messages: [^;]*; the columns are topic"
+    ):
         lake.replay("any", state="bad", where="boddy = 1")
 
 

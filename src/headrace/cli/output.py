@@ -19,24 +19,28 @@ from typer.core import TyperGroup
 from headrace.model.errors import HeadraceError
 
 EXIT_FAILED = 1
+EXIT_MISUSED = 2
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
 
 class Group(TyperGroup):
-    """A command group that turns an expected error into one sentence and exit code 1."""
+    """A command group that turns an expected error into one sentence and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except HeadraceError as error:
-            fail(str(error))
+            fail(str(error), self.exit_code(error))
+
+    def exit_code(self, error: HeadraceError) -> int:
+        return EXIT_FAILED
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     """Say why in one sentence and leave."""
     notice(f"[bold red]error:[/] {escape(message)}")
-    raise typer.Exit(EXIT_FAILED)
+    raise typer.Exit(code)
 
 
 # Consoles are made for each use: a test or a caller may have replaced the standard streams since.

@@ -26,7 +26,7 @@ from headrace.client.settings import DEFAULT_HTTP
 from headrace.host.clock import Clock, SystemClock
 from headrace.model.errors import InvalidNameError
 from headrace.model.names import check_topic_name
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, sentence_of
 from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
 from headrace.spark.lake.table import exists
@@ -184,9 +184,8 @@ def _where(frame: "DataFrame", condition: str) -> "DataFrame":
         found = view.where(condition)
         found.schema  # noqa: B018 - a Connect server says here what is wrong with the condition
     except AnalysisException as error:
-        said = str(error).strip().splitlines()[0]
         raise OptionError(
-            f"--where {condition!r} is no condition over messages: {said.partition('] ')[2].strip() or said}; "
+            f"--where {condition!r} is no condition over messages: {sentence_of(error)}; "
             f"the columns are {', '.join(CONDITION_COLUMNS)}"
         ) from None
     return found.select("message.*")
