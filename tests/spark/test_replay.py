@@ -131,7 +131,7 @@ def test_a_job_that_ended_in_the_middle_goes_on_behind_what_it_sent(lake: Lake, 
 
 def test_a_job_is_refused_for_another_selection_than_the_one_it_was_begun_for(lake: Lake, target: str) -> None:
     assert lake.replay(target, state="other-1", job="other", keys=("key-1",)).figures["sent"] == 20
-    with pytest.raises(OptionError, match=r"--job other was begun for other messages \(--key \['key-1'\]\)"):
+    with pytest.raises(OptionError, match=r"--job other was begun for another selection \(--key \['key-1'\]\)"):
         lake.replay(target, state="other-2", job="other", keys=("key-2",))
     assert len(lake.read(target)) == 20
 

@@ -38,7 +38,7 @@ def test_who_begins_a_job_second_gets_the_plan_of_the_first(node: NodeProcess, t
 
 def test_the_same_selection_of_another_table_is_another(node: NodeProcess, target: str) -> None:
     job(node, target, where="a").begin([End("orders", 0, 10)])
-    with pytest.raises(OptionError, match="was begun for other messages"):
+    with pytest.raises(OptionError, match="was begun for another selection"):
         job(node, target, where="a", table_id="another").find()
-    with pytest.raises(OptionError, match="was begun for other messages"):
+    with pytest.raises(OptionError, match="was begun for another selection"):
         job(node, target, where="b").begin([End("orders", 0, 10)])

@@ -139,9 +139,9 @@ class ReplayJob:
 
     def _checked(self, plan: Plan) -> Plan:
         if plan.digest != self._digest:
-            what = "this, of another table" if plan.selection == self._selection else plan.selection
+            what = "the same of another table" if plan.selection == self._selection else plan.selection
             raise OptionError(
-                f"--job {self.name} was begun for other messages ({what}); give another --job for these, "
+                f"--job {self.name} was begun for another selection ({what}); give another --job for this one, "
                 "or the same options to go on with that one"
             )
         return plan
