@@ -77,6 +77,11 @@ def test_switches_in_the_environment_are_read_as_people_write_them(text: str, va
     assert load(environment={"HEADRACE_TOPICS_AUTO_CREATE": text}).config.topics.auto_create is value
 
 
+@pytest.mark.parametrize("name", ["HEADRACE_CONFIG", "HEADRACE_SERVER", "HEADRACE_HTTP", "HEADRACE_STATE"])
+def test_variables_of_other_commands_are_no_settings_of_a_node(name: str) -> None:
+    assert load(environment={name: "x"}).config == load(environment={}).config
+
+
 def test_an_unknown_key_names_the_nearest_one_with_its_file_and_path(tmp_path: Path) -> None:
     file = write(tmp_path, '[kafka]\nlissten = "127.0.0.1:1"\n')
     message = refusal(file=file)

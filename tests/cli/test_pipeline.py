@@ -80,17 +80,19 @@ def test_a_node_can_be_measured_from_the_command_line(node: RunningNode, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "words", "code"),
     [
-        (("run", "capcity"), "there is no pipeline capcity, and no such directory; did you mean capacity?", 1),
-        (("run", "zzz"), "there are ", 1),
-        (("run", "capacity", "--replicas", "0"), "--replicas 0 is too few", 1),
-        (("run", "capacity", "--batch", "7"), "--batch 7 was not measured", 1),
-        (("run", "capacity", "--figure", "speed=1"), "--figure speed is none that is used", 1),
-        (("run", "capacity", "--figure", "send=fast"), "is no number", 1),
-        (("run", "capacity", "--figure", "send=0"), "has to be above zero", 1),
-        (("run", "capacity", "--growth", "0"), "--growth 0 has to be above zero", 1),
-        (("run", "capacity", "--id", "a b"), "is no name for a run", 1),
-        (("run", "capacity", "--bench", "/nowhere"), "is no directory", 1),
-        (("run", "capacity", "--rollup", "/nowhere"), "is no Delta table", 1),
+        (("run", "capcity"), "there is no pipeline capcity, and no such directory; did you mean capacity?", 2),
+        (("run", "zzz"), "there are ", 2),
+        (("run", "capacity", "--replicas", "0"), "--replicas 0 is too few", 2),
+        (("run", "capacity", "--batch", "7"), "--batch 7 was not measured", 2),
+        (("run", "capacity", "--figure", "speed=1"), "--figure speed is none that is used", 2),
+        (("run", "capacity", "--figure", "send=fast"), "is no number", 2),
+        (("run", "capacity", "--figure", "send=0"), "has to be above zero", 2),
+        (("run", "capacity", "--messages", "1e400"), "--messages is beyond every number", 2),
+        (("run", "capacity", "--messages", "-1"), "--messages -1 has to be above zero", 2),
+        (("run", "capacity", "--growth", "0"), "--growth 0 has to be above zero", 2),
+        (("run", "capacity", "--id", "a b"), "is no name for a run", 2),
+        (("run", "capacity", "--bench", "/nowhere"), "is no directory", 2),
+        (("run", "capacity", "--rollup", "/nowhere"), "is no Delta table", 2),
         (("run", "capacity", "--measure", "--server", "127.0.0.1:1", "--http", "127.0.0.1:1"), "127.0.0.1:1", 1),
         (("run", "capacity", "--sice", "5"), "--size", 2),
         (("status", "absent"), "there is no run absent", 1),
@@ -108,7 +110,7 @@ def test_a_refusal_says_what_to_do(tmp_path: Path, arguments: tuple[str, ...], w
 
 
 def test_verbose_shows_the_stack(tmp_path: Path) -> None:
-    result = headrace(tmp_path, "run", "capacity", "--bench", "/nowhere", "--verbose", code=1)
+    result = headrace(tmp_path, "run", "capacity", "--bench", "/nowhere", "--verbose", code=2)
     assert "Traceback" in result.stderr
 
 

@@ -37,9 +37,9 @@ class Command:
         assert event["event"] == "summary"
         return event
 
-    def refusal(self, *arguments: object) -> str:
+    def refusal(self, *arguments: object, code: int = 1) -> str:
         """The one sentence that a command which fails says at its end."""
-        said = self.run(*arguments, code=1).stderr.splitlines()
+        said = self.run(*arguments, code=code).stderr.splitlines()
         assert said, "it said nothing"
         return said[-1]
 

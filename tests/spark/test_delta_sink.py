@@ -58,6 +58,55 @@ def test_rows_of_every_type_come_back_as_they_were(spark: SparkSession, table: P
     assert DeltaTable(table).to_pyarrow_table().num_rows == 2
 
 
+def test_partition_values_come_back_as_the_log_has_them(spark: SparkSession, table: Path) -> None:
+    """Spark would make something else of the directories of all but one of these."""
+    values = ["ü", "日本", "__HIVE_DEFAULT_PARTITION__", None, "plain"]
+    rows = [(value, datetime.datetime(2026, 3, 1, 12, hour), hour) for hour, value in enumerate(values)]
+    append(spark.createDataFrame(rows, "p string, at timestamp, id int"), table, partitionBy="p,at")
+    assert [tuple(row) for row in read_table(spark, table).orderBy("id").collect()] == rows
+    assert [row["id"] for row in read_table(spark, table).where("p = 'ü'").collect()] == [0]
+
+
+def test_directories_are_left_out_that_a_query_does_not_need(spark: SparkSession, table: Path) -> None:
+    rows = [("ü", 0), ("plain", 1), ("other", 2)]
+    append(spark.createDataFrame(rows, "p string, id int"), table, partitionBy="p")
+    (removed,) = (file for file in files_in(table) if file.startswith("p=other"))
+    (table / removed).write_bytes(b"not a file of Parquet")
+    assert [row["id"] for row in read_table(spark, table).where("p = 'plain'").collect()] == [1]
+
+
+def test_a_table_is_read_by_its_address_and_with_dots_in_its_columns(spark: SparkSession, table: Path) -> None:
+    frame = spark.createDataFrame([(1, "a", "p")], "`a.b` int, `c``d` string, `e.f` string")
+    frame.write.format("headrace_delta").mode("append").option("partitionBy", "e.f").save(table.as_uri())
+    assert read_table(spark, table.as_uri()).collect() == frame.collect()
+
+
+def test_a_binary_column_to_partition_by_is_refused_before_anything_is_written(
+    spark: SparkSession, table: Path
+) -> None:
+    frame = spark.createDataFrame([(b"x", 1)], "p binary, id int")
+    assert refusal(lambda: append(frame, table, partitionBy="p")) == (
+        "partitionBy names p, which is binary, and a partition's value is text; partition by hex(p)"
+    )
+    assert not table.exists()
+
+
+def test_who_reads_with_the_sink_s_format_is_told_how_tables_are_read(spark: SparkSession, table: Path) -> None:
+    append(spark.range(1), table)
+    spark.range(1).write.format("headrace_delta").mode("append").option("path", str(table)).saveAsTable("by_name")
+    told = "headrace.spark.lake.reading.read_table(session, "
+    assert f"{told}'{table}')" in refusal(lambda: spark.read.format("headrace_delta").load(str(table)).collect())
+    assert told in refusal(lambda: spark.table("by_name").collect())
+    spark.sql("DROP TABLE by_name")
+
+
+def test_a_path_that_is_a_file_is_refused_by_one_sentence(spark: SparkSession, table: Path) -> None:
+    table.write_text("no table")
+    for path in (table, table / "below"):
+        sentence = f"{table} is a file, and the table {path} is a directory; give another path"
+        assert refusal(lambda path=path: append(spark.range(1), path)) == sentence  # type: ignore[misc]
+
+
 def test_a_batch_is_one_version_of_the_table(spark: SparkSession, table: Path) -> None:
     append(spark.range(1000, numPartitions=4), table)
     append(spark.range(1000, 2000, numPartitions=4), table)

@@ -29,6 +29,10 @@ def test_what_was_archived_is_replayed_once(node: NodeProcess, topic: str, tmp_p
 
 def test_wrong_options_are_refused_by_one_sentence(node: NodeProcess, tmp_path: Path) -> None:
     command = Command(node, tmp_path)
-    assert "nothing to archive" in command.refusal("pipeline", "run", "archive", "--table", tmp_path / "lake")
-    assert "--to TOPIC or --to-queue QUEUE" in command.refusal("pipeline", "run", "replay", "--table", tmp_path)
-    assert "there is no Delta table" in command.refusal("pipeline", "run", "replay", "--table", tmp_path, "--to", "a")
+    archive = ("pipeline", "run", "archive", "--table", tmp_path / "lake")
+    replay = ("pipeline", "run", "replay", "--table", tmp_path)
+    assert "nothing to archive" in command.refusal(*archive, code=2)
+    assert "--to TOPIC or --to-queue QUEUE" in command.refusal(*replay, code=2)
+    assert "there is no Delta table" in command.refusal(*replay, "--to", "a", code=2)
+    assert "--from 'noon' is no time" in command.refusal(*replay, "--to", "a", "--from", "noon", code=2)
+    assert "--spark 'foo' is no Spark cluster" in command.refusal(*archive, "--topic", "a", "--spark", "foo", code=2)

@@ -111,12 +111,23 @@ def _record(state: Path) -> RunRecord:
         ({"id": "a b"}, "--id 'a b' is no name"),
         ({"master": "local", "remote": "sc://x"}, "exclude each other"),
         ({"remote": "spark://x"}, "write sc://HOST:PORT"),
+        ({"master": "foo"}, "--spark 'foo' is no Spark cluster"),
+        ({"master": "spark://host"}, "write spark://HOST:PORT"),
+        ({"master": "local[0]"}, "is no Spark cluster"),
         ({"every_s": -1.0}, "below zero"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path: Path, settings: dict[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         RunSettings(state=tmp_path, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[4, 2]", "local-cluster[2,1,1024]", "spark://a:7077,b:7077", "yarn", "k8s://x"],
+)
+def test_every_kind_of_cluster_that_spark_has_is_taken(tmp_path: Path, master: str) -> None:
+    assert RunSettings(state=tmp_path, master=master).master == master
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -188,7 +199,7 @@ def test_a_killed_run_has_died_and_can_be_run_again(tmp_path: Path) -> None:
         process.kill()
         process.wait(10)
         assert find_run(tmp_path, "job").condition == "died"
-        with pytest.raises(UnknownRunError, match="does not run; it is died"):
+        with pytest.raises(UnknownRunError, match="does not run; it died"):
             ask_run_to_end(tmp_path, "job")
     run_body(tmp_path)
     assert (find_run(tmp_path, "job").condition, find_run(tmp_path, "job").run_count) == ("done", 2)

@@ -145,7 +145,7 @@ def test_a_project_that_is_asked_to_stop_ends_soon(command: Command, tmp_path: P
 def test_a_project_is_not_made_over_something(command: Command, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "mine.txt").write_text("mine")
-    assert "is not overwritten" in command.refusal("pipeline", "init", "shop", "--topics", "orders", "--blind")
+    assert "is not overwritten" in command.refusal("pipeline", "init", "shop", "--topics", "orders", "--blind", code=2)
     assert [path.name for path in (tmp_path / "shop").iterdir()] == ["mine.txt"]
 
 
@@ -162,7 +162,7 @@ def test_without_a_node_messages_are_taken_as_text(command: Command, tmp_path: P
 
 def test_a_directory_without_a_spec_is_no_project(command: Command, tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
-    assert "headrace pipeline init" in command.refusal("pipeline", "run", "shop")
+    assert "headrace pipeline init" in command.refusal("pipeline", "run", "shop", code=2)
 
 
 @pytest.mark.parametrize(

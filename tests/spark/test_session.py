@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from headrace.spark.errors import DataLossError, MissingExtraError, OptionError, explain
+from headrace.spark.errors import DataLossError, MissingExtraError, OptionError, explain, sentence_of
 from headrace.spark.java import java_home, version_of
 from headrace.spark.session import session
 
@@ -100,6 +101,18 @@ def test_a_session_counts_time_in_utc_and_stays_on_this_machine(spark: SparkSess
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert config.get("spark.driver.bindAddress") == "127.0.0.1"
     assert config.get("spark.ui.enabled") == "false"
+
+
+def test_a_query_that_is_refused_prints_nothing_beside_what_it_raises(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(AnalysisException) as in_sql:
+        spark.range(1).where("nosuch = 1").collect()
+    with pytest.raises(AnalysisException) as in_python:
+        spark.range(1).select("nosuch").collect()
+    for caught in (in_sql, in_python):
+        assert sentence_of(caught.value).endswith("Did you mean one of the following? [`id`]")
+    assert capfd.readouterr().err == ""
 
 
 def test_workers_run_the_python_that_made_the_session(spark: SparkSession) -> None:

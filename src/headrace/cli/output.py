@@ -43,10 +43,8 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (WrongUseError, InvalidNameError) as error:
-            fail(str(error), code=EXIT_MISUSED)
         except HeadraceError as error:
-            fail(str(error))
+            fail(str(error), code=self.exit_code(error))
         except UnicodeEncodeError as error:
             # Bytes of an argument that are no text become surrogates, which nothing that is sent can hold.
             if not any("\ud800" <= character <= "\udfff" for character in error.object):
@@ -57,6 +55,9 @@ class Group(TyperGroup):
             if error.filename is None:
                 raise
             fail(f"{os.fsdecode(error.filename)}: {error.strerror}")
+
+    def exit_code(self, error: HeadraceError) -> int:
+        return EXIT_MISUSED if isinstance(error, WrongUseError | InvalidNameError) else EXIT_FAILED
 
 
 def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:

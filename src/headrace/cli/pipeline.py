@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from headrace.cli.moment import show_moment
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail, notice, people
+from headrace.cli.output import EXIT_MISUSED, Group, JsonOption, emit_json, emit_table, fail, notice, people
 from headrace.cli.pipeline_archive import archive
 from headrace.cli.pipeline_audit import audit
 from headrace.cli.pipeline_capacity import capacity
@@ -24,9 +24,11 @@ from headrace.cli.pipeline_rollup import rollup
 from headrace.cli.pipeline_run import StateOption
 from headrace.cli.pipeline_view import shown
 from headrace.host.clock import SystemClock
+from headrace.model.errors import HeadraceError
+from headrace.spark.errors import OptionError
 from headrace.spark.pipeline.place import default_state
 from headrace.spark.pipeline.record import RunRecord
-from headrace.spark.pipeline.registry import all_runs, ask_run_to_end, find_run, forget_run
+from headrace.spark.pipeline.registry import all_runs, ask_run_to_end, find_run, forget_run, told
 
 # The built-in pipelines: a name, its command, and what it does in a few words.
 PIPELINES: tuple[tuple[str, Callable[..., None], str], ...] = (
@@ -44,7 +46,14 @@ STOP_WAIT_DEFAULT = 90.0
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the run.", show_default=False)]
 
 
-class RunGroup(Group):
+class OptionGroup(Group):
+    """Options that cannot be have the exit code of what typer itself refuses."""
+
+    def exit_code(self, error: HeadraceError) -> int:
+        return EXIT_MISUSED if isinstance(error, OptionError) else super().exit_code(error)
+
+
+class RunGroup(OptionGroup):
     """`run NAME`: a built-in pipeline; a directory is a project of the user's own."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -55,11 +64,11 @@ class RunGroup(Group):
             names = [name for name, _, _ in PIPELINES]
             near = get_close_matches(args[0], names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            fail(f"there is no pipeline {args[0]}, and no such directory; {hint}")
+            fail(f"there is no pipeline {args[0]}, and no such directory; {hint}", code=EXIT_MISUSED)
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Run data pipelines on Spark, and see what runs.")
+app = typer.Typer(cls=OptionGroup, no_args_is_help=True, help="Run data pipelines on Spark, and see what runs.")
 run_app = typer.Typer(
     cls=RunGroup, no_args_is_help=True, help="Run a built-in pipeline, or the project in a directory."
 )
@@ -151,7 +160,7 @@ def stop(
     elif record.condition == "running":
         notice(f"[bold]{id}[/] was asked to end and still works on its batch.")
     else:
-        people().print(f"{id} is {record.condition}.", markup=False)
+        people().print(f"{id}: {told(record.condition)}.", markup=False)
 
 
 @app.command()

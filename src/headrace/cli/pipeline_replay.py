@@ -9,6 +9,7 @@ from headrace.cli.pipeline_run import Where, pipeline_command
 from headrace.cli.queue_session import HttpOption
 from headrace.cli.session import DEFAULT_SERVER, ServerOption
 from headrace.client.settings import DEFAULT_HTTP
+from headrace.model.errors import InvalidRequestError
 from headrace.spark.errors import OptionError
 
 _CHOICE = "Which messages"
@@ -119,8 +120,8 @@ def replay(
         to=to or to_queue or "",
         is_queue=to_queue is not None,
         topics=tuple(topics or ()),
-        from_ms=None if begin is None else parse_moment(begin),
-        until_ms=None if until is None else parse_moment(until),
+        from_ms=_moment("--from", begin),
+        until_ms=_moment("--until", until),
         keys=tuple(keys or ()),
         where=condition,
         job=job,
@@ -131,3 +132,10 @@ def replay(
         is_dry=dry_run,
     )
     where.run("replay", options.identity(), lambda run: pipeline.run(run.spark(), options, run))
+
+
+def _moment(option: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except InvalidRequestError as error:
+        raise OptionError(f"{option} {error}") from None

@@ -116,7 +116,7 @@ class Where:
     verbose: bool = False
 
     def run(self, pipeline: str, identity: Mapping[str, str], body: "Callable[[Run], Summary]") -> None:
-        """Run it, show how far it is, print its summary. What goes wrong is one sentence and exit code 1."""
+        """Run it, show how far it is, print its summary. What goes wrong is one sentence."""
         settings = RunSettings(
             state=self.state or default_state(),
             id=self.id,

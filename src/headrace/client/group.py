@@ -132,9 +132,13 @@ class Groups:
 
         With `stable`, offsets that an open transaction is about to change are waited for.
         """
+        return {at: offset for at, (offset, _) in (await self.committed(name, stable=stable)).items()}
+
+    async def committed(self, name: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str]]:
+        """The same, with the text that was committed beside each offset."""
         deadline = self._router.deadline()
 
-        async def attempt() -> dict[TopicPartition, int]:
+        async def attempt() -> dict[TopicPartition, tuple[int, str]]:
             connection = await self._router.coordinator(name, deadline)
             version = connection.version(OFFSET_FETCH)
             if version >= _OFFSETS_BATCHED:
@@ -155,7 +159,8 @@ class Groups:
                     if one.error_code != NO_ERROR:
                         raise wire_error(one.error_code, subject=f"group {name} in {topic_name}-{one.partition_index}")
                     if topic_name is not None and one.committed_offset >= 0:
-                        found[TopicPartition(topic_name, one.partition_index)] = one.committed_offset
+                        at = TopicPartition(topic_name, one.partition_index)
+                        found[at] = (one.committed_offset, one.metadata or "")
             return dict(sorted(found.items()))
 
         return await self._router.retrying((), attempt, deadline)

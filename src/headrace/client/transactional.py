@@ -128,12 +128,15 @@ class TransactionalProducer:
         id = self.transactional_id
         await store_batch(self._router, at, batch, acks=ACKS_ALL, deadline=deadline, transactional_id=id)
 
-    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Have a group's offsets committed with the transaction. The group has no members, or they are not asked."""
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int], *, text: str = "") -> None:
+        """Have a group's offsets committed with the transaction, and a text beside each.
+
+        The group has no members, or they are not asked.
+        """
         identity, deadline = self._current(), self._router.deadline()
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
         for at, offset in offsets.items():
-            topics[at.topic].append(TxnOffsetCommitRequestPartition(at.partition, offset))
+            topics[at.topic].append(TxnOffsetCommitRequestPartition(at.partition, offset, committed_metadata=text))
         join = AddOffsetsToTxnRequest(self.transactional_id, identity.producer_id, identity.epoch, group)
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,

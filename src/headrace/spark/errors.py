@@ -75,6 +75,7 @@ _HIDE_STACK = "SPARK_HIDE_TRACEBACK"
 # An exception's last line as Python prints it: the class with its module, and the message.
 _OWN = re.compile(r"^(?:.*[\s:])?headrace\.[\w.]+Error: (.+)$", re.MULTILINE)
 _ANY = re.compile(r"^[\w.]+(?:Error|Exception): (.+)$", re.MULTILINE)
+_TAIL = re.compile(r"\s*(?:SQLSTATE: \w+)?\s*(?:; line \d+ pos \d+|\(line \d+, pos \d+\))?[;\s]*$")
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 
 
@@ -90,6 +91,13 @@ def without_stack() -> Iterator[None]:
     except HeadraceError:
         os.environ[_HIDE_STACK] = "1"
         raise
+
+
+def sentence_of(exception: BaseException) -> str:
+    """What Spark says against a condition or an expression, without its error class, state, position and plan."""
+    line = str(exception).strip().splitlines()[0]
+    said = line.partition("] ")[2] if line.startswith("[") else line
+    return _TAIL.sub("", said).strip().rstrip(".")
 
 
 def explain(exception: BaseException) -> str:

@@ -10,6 +10,7 @@ was called from, listens on loopback only while all of it is on this machine, co
 what went wrong, without Java's stack.
 """
 
+import logging
 import os
 import sys
 import warnings
@@ -32,6 +33,8 @@ CORES_VARIABLE = "SPARK_HEADRACE_CORES"
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_NAMES = {_LOOPBACK, "localhost", "::1"}
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# By how the query was written.
+_REFUSAL_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
 
 
@@ -61,7 +64,15 @@ def session(
         # A Connect server of this process has been started with all of the settings. PySpark gives them to its client
         # as well, and warns of each that cannot be changed any more.
         warnings.filterwarnings("ignore", "Failed to set spark\\.", UserWarning)
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
+    log_refusals(False)
+    return started
+
+
+def log_refusals(wanted: bool = True) -> None:
+    """Whether PySpark prints what it raises about a query as well: a line of JSON with Python's and Java's stack."""
+    for name in _REFUSAL_LOGGERS:
+        logging.getLogger(name).disabled = not wanted
 
 
 def _spark_session() -> "type[SparkSession]":

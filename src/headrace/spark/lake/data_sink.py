@@ -23,9 +23,16 @@ Spark builds the writer anew for each batch, twice, and calls `abort` after a `c
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
@@ -56,6 +63,21 @@ class DeltaDataSink(DataSource):
     def name(cls) -> str:
         return "headrace_delta"
 
+    def schema(self) -> StructType:
+        return self._unread()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For an entry of a catalogue, which Spark makes by itself for toTable and saveAsTable."""
+        return self._unread()
+
+    def _unread(self) -> NoReturn:
+        with without_stack():
+            path = self.options.get("path")
+            raise OptionError(
+                "headrace_delta is written to and not read; read the table with "
+                f"headrace.spark.lake.reading.read_table(session, {'PATH' if path is None else repr(path)})"
+            )
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         with without_stack():
             return BatchWriter(make_plan(parse_options(self.options), schema, overwrites=overwrite))
@@ -74,6 +96,9 @@ def make_plan(options: SinkOptions, schema: StructType, *, overwrites: bool) -> 
     """Everything that can be refused before anything is written is refused here."""
     columns = nullable(schema)
     partition_by = options.partition_by or ()
+    for place in (options.path, *options.path.parents):
+        if place.is_file():
+            raise OptionError(f"{place} is a file, and the table {options.path} is a directory; give another path")
     if exists(options.path):
         table = open_table(options.path)
         check_fit(table, columns, path=options.path, partition_by=options.partition_by, merges=options.merges_schema)

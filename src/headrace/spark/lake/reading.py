@@ -2,15 +2,22 @@
 
 The log names the files and Spark reads them as Parquet, with all that it does for Parquet: only the columns and
 directories that a query needs. A snapshot is the table at one moment; what is added later is not in it.
+
+What a file's partition columns are is said by the log. Where its directories say the same in Spark's eyes, Spark takes
+the values from there and leaves out directories that a query does not need; elsewhere the log's word is put beside the
+rows (`logged_value.py`).
 """
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.spark.lake.logged_value import by_log, layers, named, odd_files
 from headrace.spark.lake.schema import spark_schema
+from headrace.spark.lake.sink_option import table_path
 from headrace.spark.lake.table import open_table, said
 
 if TYPE_CHECKING:
@@ -18,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def read_table(spark: "SparkSession", path: Path | str) -> "DataFrame":
-    """All rows of the table as it is now."""
-    return Snapshot(Path(path)).frame(spark)
+    """All rows of the table as it is now; a path or a file: address, as the sink takes it."""
+    return Snapshot(table_path(str(path))).frame(spark)
 
 
 class Snapshot:
@@ -29,10 +36,13 @@ class Snapshot:
         self._path = path.absolute()
         table = open_table(self._path)
         with said(self._path):
+            self.id = str(table.metadata().id)
             self.columns = spark_schema(table.schema())
             self._files = pa.array(table.file_uris(), pa.string())
             # In the order of the files: what the log says of each.
             self._actions = pa.table(table.get_add_actions(flatten=True))
+            self._partition_by = tuple(table.metadata().partition_columns)
+        self._odd = odd_files(self._path, self._files.to_pylist(), self._actions, self.columns, self._partition_by)
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         return self._frame(spark, self._files.to_pylist())
@@ -51,6 +61,13 @@ class Snapshot:
     def _frame(self, spark: "SparkSession", files: list[str]) -> "DataFrame":
         if not files:
             return spark.createDataFrame([], self.columns)
+        plain = [file for file in files if file not in self._odd]
+        odd = [self._odd[file] for file in files if file in self._odd]
+        frames = [self._by_directory(spark, plain)] if plain else []
+        frames += [by_log(spark, layer, self.columns, self._partition_by) for layer in layers(odd)]
+        return functools.reduce(lambda one, other: one.unionByName(other), frames)
+
+    def _by_directory(self, spark: "SparkSession", files: list[str]) -> "DataFrame":
         # The files lack the columns by which the table is partitioned; their directories say the values.
         read = spark.read.schema(self.columns).option("basePath", str(self._path)).parquet(*files)
-        return read.select(*self.columns.names)
+        return read.select(*map(named, self.columns.names))

@@ -91,6 +91,10 @@ def check_columns(struct: StructType, *, partition_by: Sequence[str], is_keyed_b
             raise OptionError(f"partitionBy names the column {name}, which the rows do not have: {', '.join(names)}")
         if isinstance(struct[name].dataType, (StructType, ArrayType, MapType)):
             raise OptionError(f"partitionBy names {name}, which is nested; partition by a column of single values")
+        if isinstance(struct[name].dataType, BinaryType):
+            raise OptionError(
+                f"partitionBy names {name}, which is binary, and a partition's value is text; partition by hex({name})"
+            )
     if len(partition_by) == len(names):
         raise OptionError("partitionBy names every column; leave one that is stored in the files")
     missing = [name for name in KEY_COLUMNS if name not in names]

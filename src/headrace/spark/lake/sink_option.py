@@ -59,7 +59,7 @@ def parse_options(options: Mapping[str, str]) -> SinkOptions:
 def table_path(text: str | None) -> Path:
     """A table's directory, from a path or a file: address."""
     if text is None:
-        raise OptionError("the table has no path; give one to save(), start() or the option path")
+        raise OptionError("the table has no path; give one to save() or start(), or with toTable() the option path")
     parts = urlsplit(text)
     if parts.scheme == "file":
         return Path(unquote(parts.path))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 # One value for each partition column, as the Delta log spells it; None for null.
 Values: TypeAlias = tuple[str | None, ...]
 
-_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def split(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.Table]]:
@@ -43,7 +43,7 @@ def split(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Values, pa.
 def directory(columns: Sequence[str], values: Values) -> str:
     """`topic=orders/day=2026-03-01`: Delta does not ask for it, but Spark reads the values from there."""
     return "/".join(
-        f"{quote(name, safe='')}={_NULL_DIRECTORY if value is None else quote(value, safe='')}"
+        f"{quote(name, safe='')}={NULL_DIRECTORY if value is None else quote(value, safe='')}"
         for name, value in zip(columns, values, strict=True)
     )
 
@@ -57,10 +57,10 @@ def _codes(column: pa.ChunkedArray) -> "np.ndarray[tuple[int], np.dtype[np.int64
 
 
 def _values(table: pa.Table, index: int) -> Values:
-    return tuple(_spelled(column[index].as_py()) for column in table.columns)
+    return tuple(spelled(column[index].as_py()) for column in table.columns)
 
 
-def _spelled(value: object) -> str | None:
+def spelled(value: object) -> str | None:
     """The Delta protocol's form of a partition value. An empty text is null there."""
     match value:
         case None | "":

@@ -27,7 +27,7 @@ def said(path: Path) -> Iterator[None]:
 
 
 def exists(path: Path) -> bool:
-    return DeltaTable.is_deltatable(str(path))
+    return path.is_dir() and DeltaTable.is_deltatable(str(path))
 
 
 def open_table(path: Path) -> DeltaTable:

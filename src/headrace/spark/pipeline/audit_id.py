@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, sentence_of
 from headrace.spark.pipeline.audit_number import DOUBLED, FINDING_COLUMNS, find_faults
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ def with_value(messages: "DataFrame", name: str, text: str, option: str) -> "Dat
         found = messages.withColumn(name, value_at(text))
         found.schema  # noqa: B018 - a Connect server says here what is wrong with an expression
     except AnalysisException as error:
-        sentence = str(error).strip().splitlines()[0].partition("] ")[2].strip()
-        raise OptionError(f"{option} {text!r} is no expression over a message: {sentence}") from None
+        raise OptionError(f"{option} {text!r} is no expression over a message: {sentence_of(error)}") from None
     return found
 
 

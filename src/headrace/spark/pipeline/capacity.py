@@ -100,8 +100,10 @@ class Machine:
 
 
 def _positive(option: str, value: float) -> None:
-    if not value > 0 or math.isinf(value):
+    if not value > 0:
         raise OptionError(f"{option} {value:g} has to be above zero")
+    if math.isinf(value):
+        raise OptionError(f"{option} is beyond every number that can be counted with; give a smaller one")
 
 
 class Step(NamedTuple):

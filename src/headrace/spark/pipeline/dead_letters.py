@@ -26,7 +26,7 @@ from headrace.model.message import (
     DEAD_SOURCE_HEADER,
 )
 from headrace.model.names import check_topic_name
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, sentence_of
 from headrace.spark.pipeline import dead_letter_redrive as back
 from headrace.spark.pipeline.dead_letter_read import read_messages
 from headrace.spark.pipeline.dead_letter_report import write_dead_letter_report
@@ -166,7 +166,7 @@ def dead_letters(messages: "DataFrame", *, now_ms: int, handler: str = HANDLER_D
     try:
         return plain.withColumn("handler", sf.expr(handler).cast("string")).select(*COLUMNS)
     except AnalysisException as error:
-        raise OptionError(f"--handler {handler!r} is no expression over a dead letter: {_sentence(error)}") from None
+        raise OptionError(f"--handler {handler!r} is no expression over a dead letter: {sentence_of(error)}") from None
 
 
 def choose(letters: "DataFrame", condition: str) -> "DataFrame":
@@ -176,7 +176,7 @@ def choose(letters: "DataFrame", condition: str) -> "DataFrame":
         chosen.schema  # noqa: B018 - a Connect server says here what is wrong with the condition
     except AnalysisException as error:
         raise OptionError(
-            f"--redrive {condition!r} is no condition over dead letters: {_sentence(error)}; "
+            f"--redrive {condition!r} is no condition over dead letters: {sentence_of(error)}; "
             f"the columns are {', '.join(COLUMNS)}"
         ) from None
     return chosen.where(sf.col("state").isin(*back.MOVABLE))
@@ -266,9 +266,3 @@ def _text(column: "Column") -> "Column":
 
 def _moment(milliseconds: "Column") -> "Column":
     return sf.timestamp_millis(milliseconds)
-
-
-def _sentence(error: AnalysisException) -> str:
-    """Spark's own words without its error class, plan and position."""
-    text = str(error).strip().splitlines()[0]
-    return text.partition("] ")[2].strip() or text

@@ -7,7 +7,7 @@ from headrace.host.other_process import ask_to_end
 from headrace.host.process import DirectoryLock
 from headrace.spark.pipeline.errors import RunInProgressError, UnknownRunError
 from headrace.spark.pipeline.place import LOCK_NAME
-from headrace.spark.pipeline.record import RunRecord, read_record
+from headrace.spark.pipeline.record import Condition, RunRecord, read_record
 
 
 def all_runs(state: Path) -> list[RunRecord]:
@@ -29,8 +29,13 @@ def ask_run_to_end(state: Path, id: str) -> RunRecord:
     """It ends after its batch. Refused where it does not run."""
     record = find_run(state, id)
     if record.condition != "running" or not ask_to_end(record.pid, record.birth):
-        raise UnknownRunError(f"{id} does not run; it is {find_run(state, id).condition}")
+        raise UnknownRunError(f"{id} does not run; {told(find_run(state, id).condition)}")
     return record
+
+
+def told(condition: Condition) -> str:
+    """A condition as a clause about a run."""
+    return "it died" if condition == "died" else f"it is {condition}"
 
 
 def forget_run(state: Path, id: str) -> RunRecord:

@@ -7,7 +7,8 @@ A replay is a job, and its id is its idempotency key. It goes through the archiv
 a piece after the other; each piece is one transaction of the sink, which writes down at the broker up to which offset
 the job has come (`sink/publish.py`). A run that was killed asks the broker and goes on from there: nothing is sent
 twice and nothing is left out, whatever became of files, checkpoints and the machine that it ran on. What a job is about
-is fixed when it begins: messages that are archived later belong to another one.
+is fixed when it begins, and kept at the broker as well (`replay_job.py`): messages that are archived later belong to
+another one.
 
 Messages of one key keep their order: a key has one partition, and a partition is sent by offset. So does a whole
 partition with `--keep-partitions`, which sends each message to the partition that it came from.
@@ -16,10 +17,8 @@ partition with `--keep-partitions`, which sends each message to the partition th
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 
@@ -27,14 +26,14 @@ from headrace.client.settings import DEFAULT_HTTP
 from headrace.host.clock import Clock, SystemClock
 from headrace.model.errors import InvalidNameError
 from headrace.model.names import check_topic_name
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import OptionError, sentence_of
 from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
 from headrace.spark.lake.table import exists
 from headrace.spark.option.kafka import SERVERS
 from headrace.spark.pipeline.archive import ARCHIVE_COLUMNS
+from headrace.spark.pipeline.replay_job import End, ReplayJob
 from headrace.spark.pipeline.replay_row import CONDITION_COLUMNS, condition_view, outgoing
-from headrace.spark.pipeline.replay_sent import sent_offset
 from headrace.spark.pipeline.summary import Summary
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ PIECE_ROWS_DEFAULT = 100_000
 # Of a piece, when there is a rate: what is sent at once should be little beside what is sent in a second.
 _PIECE_SECONDS = 2
 _BUCKET_OFFSETS_MAX = 10_000
-_PLAN_FILE = "replay.json"
+_JOB_LENGTH_MAX = 100
 _LOOK_S = 0.25
 
 
@@ -82,6 +81,8 @@ class ReplayOptions:
             raise OptionError(f"--rate is {self.rate}; send at least one message a second")
         if self.piece_rows < 1:
             raise OptionError(f"--piece-rows is {self.piece_rows}; a piece has at least one message")
+        if self.job is not None and not 0 < len(self.job) <= _JOB_LENGTH_MAX:
+            raise OptionError(f"--job has {len(self.job)} characters; give it up to {_JOB_LENGTH_MAX}")
         if self.keeps_partitions and self.is_queue:
             raise OptionError("--keep-partitions is for topics; a queue places messages by their keys")
         if not exists(table_path(self.table)):
@@ -107,13 +108,16 @@ class ReplayOptions:
         }
         return {name: text for name, text in said.items() if text}
 
-
-class End(NamedTuple):
-    """Where a job ends in one partition of the archive."""
-
-    topic: str
-    partition: int
-    end: int
+    def selection(self) -> dict[str, object]:
+        """Which messages of the table, by the names of the options."""
+        said: dict[str, object] = {
+            "--topic": sorted(set(self.topics)) or None,
+            "--from": self.from_ms,
+            "--until": self.until_ms,
+            "--key": sorted(set(self.keys)) or None,
+            "--where": self.where,
+        }
+        return {name: value for name, value in said.items() if value is not None}
 
 
 class Piece(NamedTuple):
@@ -131,15 +135,26 @@ def run(spark: "SparkSession", options: ReplayOptions, run: "Run") -> Summary:
         raise OptionError(f"{options.table} is no archive: it has no column {missing[0]}")
     if options.is_dry:
         return _count(options, chosen(snapshot.frame(spark), options))
-    job = options.job or run.id
-    settings = _sink_settings(options, job)
+    job = ReplayJob(
+        options.job or run.id,
+        _target(options),
+        selection=options.selection(),
+        table_id=snapshot.id,
+        clock=SystemClock(),
+    )
     run.report("looking at the archive")
-    ends = _ends(run.directory / _PLAN_FILE, chosen(snapshot.frame(spark), options))
-    before = sent_offset(settings)
-    wanted = within(spark, chosen(snapshot.frame(spark), options), ends)
-    pieces = list(cut(_buckets(wanted, before, options.piece_size), options.piece_size))
-    sent = _send(spark, options, run, snapshot, ends, pieces, settings, job)
-    return _summary(options, job, sent, sum(piece.row_count for piece in pieces), had_begun=before > 0)
+    archived = chosen(snapshot.frame(spark), options)
+    ends = job.find()
+    if ends is None:
+        ends = _ends(archived)
+    if not ends:
+        # A job without a message has not begun.
+        return _summary(options, job.name, 0, 0, had_begun=False)
+    ends = job.begin(ends)
+    before = job.sent_offset()
+    pieces = list(cut(_buckets(within(spark, archived, ends), before, options.piece_size), options.piece_size))
+    sent = _send(spark, options, run, snapshot, ends, pieces, job)
+    return _summary(options, job.name, sent, sum(piece.row_count for piece in pieces), had_begun=before > 0)
 
 
 # Which messages.
@@ -169,9 +184,8 @@ def _where(frame: "DataFrame", condition: str) -> "DataFrame":
         found = view.where(condition)
         found.schema  # noqa: B018 - a Connect server says here what is wrong with the condition
     except AnalysisException as error:
-        said = str(error).strip().splitlines()[0]
         raise OptionError(
-            f"--where {condition!r} is no condition over messages: {said.partition('] ')[2].strip() or said}; "
+            f"--where {condition!r} is no condition over messages: {sentence_of(error)}; "
             f"the columns are {', '.join(CONDITION_COLUMNS)}"
         ) from None
     return found.select("message.*")
@@ -184,16 +198,10 @@ def within(spark: "SparkSession", frame: "DataFrame", ends: list[End]) -> "DataF
     return joined.where(sf.col("offset") < sf.col("end")).select(*ARCHIVE_COLUMNS)
 
 
-def _ends(plan: Path, frame: "DataFrame") -> list[End]:
-    """Where the job ends: as it was written down when it began, or as the archive is now."""
-    if plan.exists():
-        return msgspec.json.decode(plan.read_bytes(), type=list[End])
+def _ends(frame: "DataFrame") -> list[End]:
+    """Where a job ends that begins now."""
     found = frame.groupBy("topic", "partition").agg((sf.max("offset") + 1).alias("end")).collect()
-    ends = [End(row["topic"], row["partition"], row["end"]) for row in found]
-    written = plan.with_suffix(".new")
-    written.write_bytes(msgspec.json.encode(ends))
-    written.replace(plan)
-    return ends
+    return sorted(End(row["topic"], row["partition"], row["end"]) for row in found)
 
 
 # In which pieces.
@@ -224,9 +232,9 @@ def cut(buckets: list[Piece], piece_size: int) -> Iterator[Piece]:
 # Sending.
 
 
-def _sink_settings(options: ReplayOptions, job: str) -> dict[str, str]:
+def _target(options: ReplayOptions) -> dict[str, str]:
     target = {"queue": options.to, "http": options.http} if options.is_queue else {"topic": options.to}
-    return {SERVERS: options.server, "txnAppId": f"replay-{job}", **target}
+    return {SERVERS: options.server, **target}
 
 
 def _send(
@@ -236,8 +244,7 @@ def _send(
     snapshot: Snapshot,
     ends: list[End],
     pieces: list[Piece],
-    settings: dict[str, str],
-    job: str,
+    job: ReplayJob,
 ) -> int:
     total = sum(piece.row_count for piece in pieces)
     pace = Pace(options.rate, SystemClock())
@@ -249,15 +256,16 @@ def _send(
         rows = chosen(snapshot.between(spark, "offset", piece.start, piece.end), options)
         messages = outgoing(
             _in_order(within(spark, rows, ends)),
-            job=job,
+            job=job.name,
             keeps_partitions=options.keeps_partitions,
             keeps_times=not options.is_queue if options.keeps_times is None else options.keeps_times,
             is_queue=options.is_queue,
         )
         # The version is the offset behind the piece: what is below it has been sent.
-        messages.write.format("headrace").options(**settings, txnVersion=str(piece.end)).mode("append").save()
+        messages.write.format("headrace").options(**job.settings, txnVersion=str(piece.end)).mode("append").save()
         sent += piece.row_count
         run.report("sending", rows=sent, of=total)
+        job.keep(ends)
         pace.wait(sent, lambda: run.is_stopping)
     return sent
 

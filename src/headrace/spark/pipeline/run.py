@@ -12,8 +12,8 @@ SIGTERM and Ctrl-C ask the run to end after its batch; a second Ctrl-C ends it a
 next run of the same id goes on from the checkpoint.
 """
 
-import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
 EVERY_S_DEFAULT = 10.0
 _RECORD_EVERY_MS = 1_000
 
+# What Spark takes for a master. It says so of anything else only after it has started, and in Java.
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9]\d*)(\s*,\s*\d+)?\])?"
+    r"|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^,/\s]+:\d+(,[^,/\s]+:\d+)*"
+    r"|yarn|k8s://\S+"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
@@ -65,6 +73,11 @@ class RunSettings:
             check_id(self.id)
         if self.master is not None and self.remote is not None:
             raise OptionError("--spark and --remote exclude each other; give the one that the cluster has")
+        if self.master is not None and not _MASTER.fullmatch(self.master):
+            raise OptionError(
+                f"--spark {self.master!r} is no Spark cluster; write spark://HOST:PORT, yarn, k8s://…, or local[N] for "
+                "this process"
+            )
         if self.remote is not None and not self.remote.startswith(("sc://", "local")):
             raise OptionError(f"--remote {self.remote!r} is no Spark Connect address; write sc://HOST:PORT")
         if self.every_s < 0:
@@ -221,7 +234,7 @@ def _take_signals(stopping: threading.Event) -> None:
 
 
 def _start_session(id: str, settings: RunSettings, log: Path, stopping: threading.Event) -> "SparkSession":
-    from headrace.spark.session import session
+    from headrace.spark.session import log_refusals, session
 
     with _output_into(None if settings.is_verbose else log):
         try:
@@ -231,9 +244,8 @@ def _start_session(id: str, settings: RunSettings, log: Path, stopping: threadin
         except Exception as error:
             more = "" if settings.is_verbose else f"; what it said is in {log}"
             raise PipelineFailedError(f"Spark did not start: {explain(error).rstrip('.')}{more}") from error
-    if not settings.is_verbose:
-        # PySpark logs every refusal as a line of JSON with both stacks in it; it is raised as well.
-        logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    if settings.is_verbose:
+        log_refusals()
     # PySpark has a handler of its own for Ctrl-C, which cancels all jobs.
     _take_signals(stopping)
     return started
