@@ -39,8 +39,9 @@ class Request(NamedTuple):
 
 
 class FakeQueue:
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], *, leases_end: bool = False) -> None:
         self.config = config
+        self._leases_end = leases_end
         self.messages: list[dict[str, Any]] = []
         self.visible: list[int] = []
         self.leased: dict[str, int] = {}  # receipt -> offset
@@ -104,7 +105,8 @@ class FakeQueue:
     def _lease(self, receipt: str, lease_s: float) -> None:
         if receipt in self.timers:
             self.timers.pop(receipt).cancel()
-        self.timers[receipt] = asyncio.get_running_loop().call_later(lease_s, self.expire, receipt)
+        if self._leases_end:
+            self.timers[receipt] = asyncio.get_running_loop().call_later(lease_s, self.expire, receipt)
 
     def expire(self, receipt: str) -> None:
         offset = self.leased.pop(receipt, None)
@@ -195,6 +197,9 @@ class FakeNode:
         self.requests: list[Request] = []
         self.faults: list[tuple[str, Fault]] = []
         self.entry_faults: list[tuple[int, str]] = []  # (index, code) of the next send's entries, taken in turn
+        # Leases of queues that are made from now on end by the clock. Else by `expire` alone: on a busy machine a short
+        # one may be over before anybody could extend it.
+        self.leases_end = False
         self.connection_count = 0
         self.open_count = 0
         self.address = Address("127.0.0.1", 0)
@@ -206,7 +211,7 @@ class FakeNode:
         return self.queues[name]
 
     def make(self, name: str, **config: Any) -> FakeQueue:
-        return self.queues.setdefault(name, FakeQueue(config))
+        return self.queues.setdefault(name, FakeQueue(config, leases_end=self.leases_end))
 
     def of(self, pattern: str) -> list[Request]:
         return [request for request in self.requests if re.search(pattern, f"{request.method} {request.path}")]
