@@ -77,6 +77,15 @@ def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace
     assert "no queue" in headrace("queue", "describe", queue, code=1).stderr
 
 
+def test_a_description_names_the_queue_that_gets_dead_letters(headrace: Headrace, queue: str) -> None:
+    headrace("queue", "create", queue)
+    text = headrace("queue", "describe", queue).stdout
+    assert "1 partition, durability fsync" in text
+    assert f"{queue}-dead (by default)" in text
+    headrace("queue", "update", queue, "-s", "max_deliveries=none")
+    assert f"{queue}-dead" not in headrace("queue", "describe", queue).stdout
+
+
 def test_deleting_at_the_public_address_says_where_the_other_one_is(
     headrace: Headrace, queue: str, node: RunningNode
 ) -> None:

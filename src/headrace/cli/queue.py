@@ -150,12 +150,15 @@ def describe(
     if as_json:
         emit_json(_description_json(description))
         return
-    people().print(f"[bold]{name}[/]  {description.partitions} partitions, durability {description.durability}")
+    count = description.partitions
+    people().print(f"[bold]{name}[/]  {count} partition{'s' * (count != 1)}, durability {description.durability}")
     counts = msgspec.structs.asdict(description.counts)
     counts["oldest"] = show_optional_moment(counts.pop("oldest_ms"))
     emit_table(("messages", "count"), [(label.replace("_", " "), value) for label, value in counts.items()])
-    rows = [(setting, show_setting(setting, value)) for setting, value in description.config.items()]
-    emit_table(("setting", "value"), rows)
+    rows = {setting: show_setting(setting, value) for setting, value in description.config.items()}
+    if description.config.get("dead_letter") is None and description.config.get("max_deliveries") is not None:
+        rows["dead_letter"] = f"{name}-dead (by default)"
+    emit_table(("setting", "value"), rows.items())
     _tell_offline(name, description.offline)
 
 
