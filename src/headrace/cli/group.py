@@ -96,7 +96,6 @@ def _show(view: GroupView) -> None:
     people().print(
         f"[bold]{group.name}[/]  {group.kind} group, {group.state}, {count} member{'s' * (count != 1)}{assignor}; "
         f"lag {view.lag}",
-        soft_wrap=True,
     )
     if view.partitions:
         emit_table(

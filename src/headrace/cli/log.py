@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import Progress
 
 from headrace.cli.moment import show_moment
@@ -132,7 +133,7 @@ def dump(
             for position, header, batch in walk(disk, path):
                 emit_json(_batch_json(path, position, header, batch, with_records=records))
             continue
-        people().print(f"[bold]{path}[/]")
+        people().print(f"[bold]{escape(str(path))}[/]")
         rows: list[tuple[object, ...]] = []
         try:
             for position, header, batch in walk(disk, path):
@@ -280,7 +281,7 @@ def _report(reports: list[dict[str, Any]]) -> None:
     )
     compacted = {Path(r["file"]).parent: r["compacted_upto"] for r in reports if "compacted_upto" in r}
     for directory, offset in compacted.items():
-        people().print(f"{directory} is compacted up to offset {offset}")
+        people().print(f"{directory} is compacted up to offset {offset}", markup=False)
     for report in reports:
         if report["error"]:
             notice(f"[bold red]damaged:[/] {report['error']}")

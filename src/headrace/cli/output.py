@@ -70,8 +70,8 @@ def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:
 
 
 def people() -> Console:
-    """Standard output, for tables."""
-    return Console(file=_checked_output(), highlight=False)
+    """Standard output. A line is a line: it is not cut to a width, so that others can search what is written."""
+    return Console(file=_checked_output(), highlight=False, soft_wrap=True)
 
 
 def notice(markup: str) -> None:
@@ -142,7 +142,7 @@ def emit_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, titl
     console = people()
     if not console.is_terminal:
         console = Console(file=_checked_output(), highlight=False, width=10_000)
-    console.print(table)
+    console.print(table, soft_wrap=False)
 
 
 def _cell(value: object) -> str:

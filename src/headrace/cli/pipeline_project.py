@@ -49,11 +49,11 @@ def init(
         emit_json({"project": str(directory), "files": [str(path) for path in paths]})
         return
     for path in paths:
-        people().print(str(path), markup=False, soft_wrap=True)
+        people().print(str(path), markup=False)
     unread = [name for name, shape in shapes.items() if shape is None]
     if unread:
-        people().print(f"Messages of {', '.join(unread)} are taken as text.", markup=False, soft_wrap=True)
-    people().print(f"Run it with: headrace pipeline run {directory}", markup=False, soft_wrap=True)
+        people().print(f"Messages of {', '.join(unread)} are taken as text.", markup=False)
+    people().print(f"Run it with: headrace pipeline run {directory}", markup=False)
 
 
 @pipeline_command(continuous=False)

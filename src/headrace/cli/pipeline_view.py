@@ -72,14 +72,14 @@ class PeopleView:
 
     def summary(self, id: str, summary: Summary) -> None:
         self.__exit__(None, None, None)
-        people().print(f"[bold]{escape(summary.title)}[/]", soft_wrap=True)
+        people().print(f"[bold]{escape(summary.title)}[/]")
         if summary.rows:
             emit_table(summary.columns, summary.rows)
         width = max((len(name) for name in summary.figures), default=0)
         for name, value in summary.figures.items():
-            people().print(f"{escape(name.ljust(width))}  {escape(shown(value))}", soft_wrap=True)
+            people().print(f"{escape(name.ljust(width))}  {escape(shown(value))}")
         for sentence in summary.notes:
-            people().print(escape(sentence), soft_wrap=True)
+            people().print(escape(sentence))
 
 
 class JsonView:

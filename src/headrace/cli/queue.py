@@ -314,7 +314,7 @@ def explain(
     if as_json:
         emit_json(msgspec.to_builtins(explanation))
         return
-    people().print(explanation.text, markup=False, soft_wrap=True)
+    people().print(explanation.text, markup=False)
     emit_table(
         ("id", "state", "attempt", "since", "until", "waiting behind it"),
         [

@@ -169,5 +169,4 @@ def _welcome(config: NodeConfig, kafka: str, http: str) -> None:
         f"  [cyan]echo hello | headrace produce clicks{server}[/]\n"
         f"  [cyan]headrace consume clicks{server}[/]\n\n"
         "Ctrl-C stops the node.",
-        soft_wrap=True,
     )
