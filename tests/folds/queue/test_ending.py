@@ -214,6 +214,17 @@ def test_retention_counts_from_the_end_of_a_long_delay() -> None:
     assert script.fold.counts.expired == 1
 
 
+def test_retention_ends_where_others_with_a_long_delay_are_done_already() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(*(Properties(due_ms=script.now.wall_ms + due_ms) for due_ms in (5_000, 5_001, 5_002)))
+    script.wait(5_002)
+    assert script.receive() == [0, 1, 2]
+    script.acknowledge(1, 2)
+    script.wait(1_000)
+    assert script.expire_old(3) == 1
+    assert script.fold.counts.expired == 1
+
+
 def test_retention_does_not_drop_what_was_given_back_for_later() -> None:
     script = Script(QueueConfig(retention_ms=1_000))
     script.send(count=1)
