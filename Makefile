@@ -22,7 +22,7 @@ test: $(DEV) test-tools ## Run the tests (ARGS="tests/cli -k topic" for some of 
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(BIN)/python -m tools.run_tests $(BIN)/pytest)
 
 test-long: $(DEV) test-tools ## Run the tests in their long forms
-	HEADRACE_LONG=1 $(BIN)/pytest -o timeout=1800 $(ARGS)
+	HEADRACE_LONG=1 $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=3600 $(ARGS)
 
 check: $(DEV) ## Lint, formatting, types, and the rooms' import contract
 	$(BIN)/ruff check
