@@ -278,7 +278,8 @@ class QueueFold(QueueState):
     def expire_old(self, upto: int, *, now: Instant) -> Expired | None:
         """Retention: what is below this offset has been there too long, delays not counted. None: nothing has.
 
-        Between messages that stay it goes one by one, and so no more than a number of them at a time: ask again.
+        Between messages that stay it goes one by one, and so no more than a number of them at a time: ask again. It may
+        drop nothing yet, where all that was delayed and is old by now lies above the offset.
         """
         at, retention_ms = self._moment(now), self.config.retention_ms
         if self.is_behind or retention_ms is None:
