@@ -207,7 +207,6 @@ def test_a_record_count_that_lies_is_corrupt(count: int) -> None:
         pytest.param(b"\x0c\x00\x00\x02\x01\x01\x00", id="an offset after the batch's last"),
         pytest.param(b"\x0c\x00\x00\x00\x01\x01\x00\x00", id="bytes after the last record"),
         pytest.param(b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", id="a header without a name"),
-        pytest.param(b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x00", id="a name that is not UTF-8"),
     ],
 )
 def test_records_that_cannot_be_are_corrupt(payload: bytes) -> None:

@@ -6,6 +6,7 @@ from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue.port import Extension, MessageState, Rejection
+from headrace.model.batch import CRC_POSITION, CRC_START
 from headrace.model.errors import (
     DiskFullError,
     InvalidReceiptError,
@@ -18,6 +19,8 @@ from headrace.model.message import Message, Sent
 from headrace.model.queue import Backoff, QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.threads import HeldThreads
+from headrace.wire.crc import crc32c
+from headrace.wire.kafka.records import Record, encode_batch
 
 
 def test_what_is_sent_is_received_and_after_its_acknowledgement_is_gone() -> None:
@@ -419,6 +422,18 @@ def test_what_kafka_producers_write_is_in_the_queue_too() -> None:
         assert await world.bodies() == [b"x", b"y"]
         await world.send(b"z")
         assert await world.node.values(NAME) == [b"x", b"y", b"z"]
+
+    run(main())
+
+
+def test_a_message_with_a_headers_name_that_is_no_text_is_handed_out() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        sent = encode_batch([Record(1_700_000_000_000, None, b"x", (("ab", b"1"),))]).replace(b"ab", b"\xff\xfe")
+        sent[CRC_POSITION:CRC_START] = crc32c(memoryview(sent)[CRC_START:]).to_bytes(4, "big")
+        await gathered([world.node.broker.partition(NAME, 0).append(memoryview(sent))])
+        (message,) = await world.receive()
+        assert (message.body, message.headers) == (b"x", ((chr(0xFFFD) * 2, b"1"),))
 
     run(main())
 

@@ -137,7 +137,11 @@ def read_batch(batch: Buffer, header: BatchHeader | None = None) -> list[StoredR
     """
     if header is None:
         header = _read_header(batch)
-    return _in_order(_read_pure(batch) if DefaultRecordBatch is None else _read_compiled(batch, header), header)
+    try:
+        records = _read_pure(batch) if DefaultRecordBatch is None else _read_compiled(batch, header)
+    except UnicodeDecodeError:  # a header's name, of which the compiled reader takes text alone
+        records = _read_pure(batch)
+    return _in_order(records, header)
 
 
 def _read_header(batch: Buffer) -> BatchHeader:
@@ -176,6 +180,8 @@ def _read_padded(padded: bytes | bytearray, size: int) -> list[StoredRecord]:
             (record.offset, record.timestamp, record.key, record.value, record.headers)
             for record in DefaultRecordBatch(memoryview(padded)[:size])
         ]
+    except UnicodeDecodeError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever it says, these bytes are not records
         raise CorruptBatchError(f"records that cannot be read: {error}") from None
 

@@ -214,8 +214,6 @@ def decode_batch(
         return _decode_records(data, header)
     except IndexError:
         raise CorruptBatchError(f"records that go on after their {len(data)} bytes") from None
-    except UnicodeDecodeError as error:
-        raise CorruptBatchError(f"a header's name that is not UTF-8: {error.reason}") from None
 
 
 def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
@@ -286,7 +284,9 @@ def _decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
         if name is None:
             raise CorruptBatchError(f"a header without a name before byte {at}")
         value, at = _field(data, at)
-        headers.append((name.decode(), value))
+        # Nobody checks names when they are sent. One that is no text must not keep its message from being read: what
+        # stands for it is what Kafka's Java consumer puts there.
+        headers.append((name.decode(errors="replace"), value))
     return tuple(headers), at
 
 
