@@ -372,9 +372,9 @@ class PartitionLog:
         start = self.start_offset if from_offset is None else from_offset
         return self._whole(self._list.find_time(timestamp_ms, upto=upto, from_offset=start))
 
-    def max_timestamp_ms(self) -> Reads[int]:
-        """Largest timestamp in the log."""
-        return self._whole(self._list.max_timestamp_ms(self.start_offset))
+    def max_timestamp_ms(self, *, upto: Offset) -> Reads[int]:
+        """Largest timestamp in the log below an offset."""
+        return self._whole(self._list.max_timestamp_ms(self.start_offset, upto))
 
     def load_index(self, segment: Segment) -> None:
         """Blocks."""
