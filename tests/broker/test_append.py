@@ -454,3 +454,23 @@ def test_no_more_files_are_held_open_than_allowed_however_many_partitions_are_wr
         node.abandon()
 
     run(main())
+
+
+def test_a_retry_is_told_the_time_that_the_first_copy_was_given() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make(message_timestamp_type="LogAppendTime")
+        (first,) = await gathered([partition.append(produced(b"a", sequence=0))])
+        assert isinstance(first, Appended)
+        assert first.append_time_ms == node.clock.wall_ms()
+        node.clock.advance(5000)
+        for is_killed in (False, True):
+            if is_killed:
+                await node.kill()
+                partition = node.broker.partition("t", 0)
+            (again,) = await gathered([partition.append(produced(b"a", sequence=0))])
+            assert again == first
+        assert (await partition.offset_for_time(0)) == (0, first.append_time_ms)
+        node.abandon()
+
+    run(main())
