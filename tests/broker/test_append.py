@@ -407,3 +407,70 @@ def test_settings_are_obeyed_from_the_next_send_on() -> None:
         node.abandon()
 
     run(main())
+
+
+def test_an_error_that_no_rule_expected_stops_the_partition_and_everybody_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make(partitions=2)
+        beside = node.broker.partition("t", 1)
+        await partition.append(batch(b"a"))
+
+        def fall_over(*_: object, **__: object) -> None:
+            raise KeyError("a bug")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(partition._producers, "apply", fall_over)
+            sends = [partition.append(batch(b"b")), partition.append(batch(b"c"))]
+            answers = await gathered(sends)
+        assert all(isinstance(answer, PartitionOfflineError) for answer in answers)
+        # Nobody knows how much of it was done, so it stays offline when the bug does not show again.
+        (later,) = await gathered([partition.append(batch(b"d"))])
+        assert isinstance(later, PartitionOfflineError)
+        assert "partition stopped on an unexpected error" in caplog.text
+        assert isinstance((await gathered([beside.append(batch(b"e"))]))[0], Appended)
+        await node.kill()
+        assert (await node.values())[0] == b"a"
+        node.abandon()
+
+    run(main())
+
+
+def test_no_more_files_are_held_open_than_allowed_however_many_partitions_are_written() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        count = 3 * node.log_config.open_files_max
+        await node.make(partitions=count, headrace_durability="memory")
+        for _ in range(2):
+            sends = [node.broker.partition("t", index).append(batch(b"%d" % index)) for index in range(count)]
+            await settle()
+            assert len(node.logs.files) <= node.log_config.open_files_max
+            answers = await gathered(sends)
+            assert all(isinstance(answer, Appended) for answer in answers)
+        for index in range(0, count, 7):
+            assert await node.values(partition=index) == [b"%d" % index] * 2
+        node.abandon()
+
+    run(main())
+
+
+def test_a_retry_is_told_the_time_that_the_first_copy_was_given() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make(message_timestamp_type="LogAppendTime")
+        (first,) = await gathered([partition.append(produced(b"a", sequence=0))])
+        assert isinstance(first, Appended)
+        assert first.append_time_ms == node.clock.wall_ms()
+        node.clock.advance(5000)
+        for is_killed in (False, True):
+            if is_killed:
+                await node.kill()
+                partition = node.broker.partition("t", 0)
+            (again,) = await gathered([partition.append(produced(b"a", sequence=0))])
+            assert again == first
+        assert (await partition.offset_for_time(0)) == (0, first.append_time_ms)
+        node.abandon()
+
+    run(main())

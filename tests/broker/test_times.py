@@ -1,12 +1,14 @@
 """Looking offsets up by time."""
 
 import asyncio
+from itertools import accumulate
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.model.ids import Offset
 from headrace.testing.clock import settle
+from headrace.testing.threads import HeldThreads
 from headrace.wire.kafka.records import Record, encode_batch
 
 from .node import Node, batch, run
@@ -43,12 +45,16 @@ def test_a_time_finds_the_first_message_at_or_after_it(
             assert await partition.offset_for_time(wanted_ms) == expected, wanted_ms
         if start:
             # A deleted message of the first segment may have been the newest, which the index cannot tell.
-            assert (await partition.max_timestamp())[0] not in range(start)
+            assert (await partition.max_timestamp(upto=partition.high_watermark))[0] not in range(start)
             node.abandon()
             return
         newest = max((time_ms for _, time_ms in left))
         first = next((offset for offset, time_ms in left if time_ms == newest))
-        assert await partition.max_timestamp() == (first, newest)
+        assert await partition.max_timestamp(upto=partition.high_watermark) == (first, newest)
+        ends = list(accumulate(len(times_ms) for times_ms in sends))
+        for end in ends:
+            newest = max(times[:end])
+            assert await partition.max_timestamp(upto=Offset(end)) == (times.index(newest), newest), end
         node.abandon()
 
     asyncio.run(main())
@@ -66,6 +72,26 @@ def test_what_is_not_committed_is_not_found() -> None:
         await settle()
         assert sent.done()
         assert sent.exception() is not None
+        node.abandon()
+
+    run(main())
+
+
+def test_a_newer_message_that_is_not_committed_yet_does_not_hide_the_newest_that_is() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make()
+        await partition.append(batch(b"a", timestamp_ms=10))
+        held = HeldThreads()
+        node.logs.committer._threads = held
+        sent = partition.append(batch(b"b", timestamp_ms=20))
+        await settle()
+        assert partition.end_offset > partition.high_watermark
+        assert await partition.max_timestamp(upto=partition.high_watermark) == (0, 10)
+        held.release()
+        await settle()
+        assert sent.done()
+        assert await partition.max_timestamp(upto=partition.high_watermark) == (1, 20)
         node.abandon()
 
     run(main())

@@ -108,6 +108,8 @@ def test_what_cannot_be_created_is_refused_and_changes_nothing() -> None:
                 await create("new", partition_count=1, replication_factor=factor)
         with pytest.raises(InvalidConfigError):
             await create("new", partition_count=1, overrides={"retention.ms": "soon"})
+        with pytest.raises(InvalidConfigError, match=r"min\.insync\.replicas=2 can never be reached"):
+            await create("new", partition_count=1, overrides={"min.insync.replicas": "2"})
         await create("new", partition_count=1, validate_only=True)
         with pytest.raises(TopicExistsError):
             await create("there", partition_count=1, validate_only=True)
@@ -161,6 +163,8 @@ def test_settings_are_replaced_as_a_whole_or_changed_one_by_one() -> None:
         await node.admin.set_config("a", {"segment.ms": "6"}, validate_only=True)
         with pytest.raises(InvalidConfigError, match="did you mean"):
             await node.admin.change_config("a", {"segment.mss": "5"})
+        with pytest.raises(InvalidConfigError, match=r"min\.insync\.replicas=2 can never be reached"):
+            await node.admin.change_config("a", {"min.insync.replicas": "2"})
         assert await store.list("/") == before
         with pytest.raises(UnknownTopicError):
             await node.admin.set_config("b", {})

@@ -4,6 +4,8 @@ import asyncio
 import random
 from itertools import product
 
+import pytest
+
 from headrace.host.disk import write_fully
 from headrace.log.config import LogConfig
 from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry, place_of
@@ -66,6 +68,7 @@ def test_of_a_write_that_was_torn_in_any_way_only_a_beginning_comes_back() -> No
                 image[at : at + SECTOR_SIZE] = after[at : at + SECTOR_SIZE]
         twin = disk.copy()
         twin.overwrite(path, bytes(image))
+        assert opened(twin.copy())[0].find_damage() is None, "what was torn is no damage"
         found = contents(twin)
         assert found[: len(whole)] == whole, "what was synced before is there"
         assert found == (whole + torn)[: len(found)]
@@ -90,6 +93,28 @@ def test_a_record_cut_at_any_byte_or_with_any_bit_wrong_does_not_come_back() -> 
         assert contents(twin) == [(0, 0, b"first")]
 
 
+def test_a_flipped_bit_in_what_a_later_write_has_proved_durable_is_told_as_damage() -> None:
+    disk = SimulatedDisk()
+    journal = begun(disk)
+    journal.write([entry(0, 0, b"first"), entry(1, 0, b"beside")])
+    journal.write([entry(0, 1, b"second")])
+    journal.write([entry(0, 2, b"last")])
+    (path,) = [path for path, data in disk.files().items() if b"first" in data]
+    data = disk.files()[path]
+    last = data.index(b"last") - RECORD_HEADER_BYTES
+    assert opened(disk.copy())[0].find_damage() is None
+    for bit in (*range(24 * 8), *range(SECTOR_SIZE * 8, (last + RECORD_HEADER_BYTES + 4) * 8)):
+        twin = disk.copy()
+        twin.flip_bit(path, bit)
+        damage = opened(twin)[0].find_damage()
+        # Of the last write nobody can tell whether it was torn.
+        assert (damage is None) == (bit // 8 >= last), bit
+        if damage is not None:
+            assert damage.file == path
+            assert damage.position <= bit // 8
+            assert damage.expected != damage.found
+
+
 def test_records_of_an_earlier_use_of_a_file_never_come_back() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
@@ -100,6 +125,7 @@ def test_records_of_an_earlier_use_of_a_file_never_come_back() -> None:
     # Of the same size and at the same place as the old ones: those behind it look as if they followed.
     journal.write([entry(0, 5, b"5" * 100)])
     assert contents(disk) == [(0, 5, b"5" * 100)]
+    assert opened(disk.copy())[0].find_damage() is None
     journal.clear()
     assert contents(disk) == []
 
@@ -305,5 +331,39 @@ def test_a_partition_that_is_not_in_the_metadata_keeps_what_was_acknowledged_to_
         await heir.start()
         assert list((await heir.read_all(0)).values()) == [b"precious"] * 3
         heir.abandon()
+
+    run(main())
+
+
+def test_a_node_does_not_start_without_what_a_damaged_journal_held() -> None:
+    async def main() -> None:
+        disk = SimulatedDisk()
+        world = World(disk, {partition_id(0): topic_config()})
+        await world.start()
+        for number in range(5):
+            world.append(0, [b"value %d" % number])
+            await world.settle()
+        assert world.promised_end[partition_id(0)] == 5
+        world.abandon()
+        (path,) = [path for path, data in disk.files().items() if path.endswith(".journal") and b"value 1" in data]
+        place = disk.files()[path].index(b"value 1")
+        disk.flip_bit(path, place * 8)
+        heir = successor(world, disk)
+        with pytest.raises(CorruptLogError, match="move it away to start without them") as caught:
+            await heir.start()
+        assert caught.value.file == path
+        assert caught.value.position <= place
+        # Repaired, it has everything that was promised.
+        disk.flip_bit(path, place * 8)
+        heir = successor(world, disk)
+        await heir.start()
+        await check_promises(heir)
+        # After a clean stop nothing of the journal counts, and damage in it costs nothing.
+        await heir.store.stop()
+        disk.flip_bit(path, place * 8)
+        last = successor(heir, disk)
+        await last.start()
+        await check_promises(last)
+        last.abandon()
 
     run(main())

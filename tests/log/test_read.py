@@ -1,6 +1,7 @@
 """Reading by offset: every offset, every limit, warm and cold, whatever happened to the log meanwhile."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from headrace.log.epochs import EpochTable
 from headrace.log.index import SparseIndex
-from headrace.log.reader import Slice
+from headrace.log.reader import Reads, Slice
 from headrace.log.segment import Segment
 from headrace.model.batch import read_header
-from headrace.model.errors import CorruptLogError, OffsetOutOfRangeError
+from headrace.model.errors import CorruptLogError, OffsetOutOfRangeError, PartitionOfflineError
 from headrace.model.ids import NO_EPOCH, Epoch, Offset
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.threads import HeldThreads, InlineThreads
@@ -154,6 +155,63 @@ def test_many_cold_readers_of_different_segments_do_not_take_the_index_from_each
                 await world.settle()
                 held.release()
             assert bytes((await slow).data).startswith(model.from_offset(0)[0][2])
+        world.abandon()
+
+    run(main())
+
+
+def test_a_cold_read_does_not_take_what_was_deferred_meanwhile_for_damage() -> None:
+    async def main() -> None:
+        for steps in range(6):
+            for kind in ("offset", "time", "newest"):
+                world, _ = await filled(rounds=1)
+                log = world.log()
+                log.raise_start(Offset(log.active.base_offset + 1))
+                held = HeldThreads()
+                world.store._read_threads = held
+                world.disk.all_cold = True
+                log.active._hints.clear()
+                reads: dict[str, Reads[Any]] = {
+                    "offset": log.read(log.start_offset, bytes_max=1 << 20, upto=log.end_offset),
+                    "time": log.find_time(world.clock.wall_ms() + 1, upto=log.end_offset),
+                    "newest": log.max_timestamp_ms(upto=Offset(log.end_offset - 1)),
+                }
+                reading = asyncio.ensure_future(world.store.read(reads[kind]))
+                for _ in range(steps):
+                    await world.settle()
+                    held.release(1)
+                # While the read waits for the device, something small is made durable by the journal alone.
+                await world.settle()
+                world.append(0, [b"deferred"])
+                await world.settle()
+                while not reading.done():
+                    held.release()
+                    await world.settle()
+                assert reading.exception() is None, (kind, steps)
+                world.abandon()
+
+    run(main())
+
+
+def test_a_cold_read_of_a_log_that_its_disk_fails_meanwhile_says_so_and_not_damage() -> None:
+    async def main() -> None:
+        world, _ = await filled(rounds=1)
+        log = world.log()
+        held = HeldThreads()
+        world.store._read_threads = held
+        world.disk.all_cold = True
+        log.active._hints.clear()
+        start = Offset(log.active.base_offset + 1)
+        reading = asyncio.ensure_future(
+            world.store.read(log.read(start, bytes_max=1 << 20, upto=log.end_offset)),
+        )
+        await world.settle()
+        world.append(0, [b"deferred"])
+        log.fail(OSError("gone"))
+        while not reading.done():
+            held.release()
+            await world.settle()
+        assert isinstance(reading.exception(), PartitionOfflineError)
         world.abandon()
 
     run(main())
@@ -304,7 +362,7 @@ def test_a_time_leads_to_the_first_batch_with_a_message_at_or_after_it(
             located = await world.store.read(log.find_time(wanted_ms, upto=log.end_offset))
             later = [first for first, end, time_ms in model if time_ms >= wanted_ms and end > log.start_offset]
             assert (located.header.base_offset if located else None) == (later[0] if later else None)
-        newest = await world.store.read(log.max_timestamp_ms())
+        newest = await world.store.read(log.max_timestamp_ms(upto=log.end_offset))
         assert newest == max((time_ms for _, end, time_ms in model if end > log.start_offset), default=-1)
         world.abandon()
 

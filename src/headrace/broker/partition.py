@@ -279,23 +279,25 @@ class Partition(TimeLookup, Stability):
             return tuple.__new__(Promised, (last + 1, promise, appended))
         first: Offset | None = None
         end = last = Offset(0)
+        time_ms = -1
         accepted: list[Incoming] = []
         trial = dict(tentative) if len(batches) > 1 else tentative
         for batch in batches:
             outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial, is_verified=is_verified)
             if isinstance(outcome, Duplicate):
-                base, last = outcome.base_offset, outcome.last_offset
+                # A retry is told the time that the first copy was given, which is the one that is stored.
+                base, last, time_ms = outcome
             else:
                 accepted.append(batch)
                 base, last = offset, Offset(offset + batch.header.last_offset_delta)
+                time_ms = batch.header.max_timestamp_ms
                 offset = Offset(last + 1)
             first = base if first is None else first
             end = max(end, Offset(last + 1))
         tentative.update(trial)
         fresh += accepted
         assert first is not None
-        time_ms = batches[-1].header.max_timestamp_ms if stamped else -1
-        return Promised(end, promise, Appended(first, last, time_ms, self.log.start_offset))
+        return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.log.start_offset))
 
     def _place_marker(
         self, pending: PendingMarker, tentative: Tentative, fresh: list[Incoming], offset: Offset

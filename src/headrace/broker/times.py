@@ -42,9 +42,12 @@ class TimeLookup:
             # The batch's largest time is that of a deleted message, or a client's claim.
             offset = located.header.next_offset
 
-    async def max_timestamp(self) -> tuple[Offset, int]:
-        """The message with the largest timestamp; offset -1 in an empty log."""
-        largest_ms = await self._store.read(self.log.max_timestamp_ms())
+    async def max_timestamp(self, *, upto: Offset) -> tuple[Offset, int]:
+        """The message with the largest timestamp of those below an offset; offset -1 where there is none.
+
+        Under load something newer is always on its way to the disk, and must not hide what is committed.
+        """
+        largest_ms = await self._store.read(self.log.max_timestamp_ms(upto=upto))
         found = await self.offset_for_time(largest_ms) if largest_ms >= 0 else None
         return found or (Offset(-1), -1)
 

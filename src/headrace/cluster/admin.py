@@ -97,6 +97,7 @@ class Admin:
             overrides=settings,
             config=parse_config(settings),
         )
+        _check_in_sync(topic)
 
         async def attempt() -> Revision:
             item = await self._store.get(self._keys.topic(name))
@@ -248,6 +249,7 @@ class Admin:
             changed = _with(topic, overrides=overrides, config=parse_config(overrides))
             if changed == topic:
                 return item.mod_revision, topic
+            _check_in_sync(changed)
             compares = {item.key: item.mod_revision}
             if changed.config.is_compacted:
                 await self._check_no_queue(name)
@@ -312,6 +314,15 @@ class Admin:
 def _check_partition_count(count: int) -> None:
     if not 1 <= count <= PARTITION_COUNT_MAX:
         raise InvalidPartitionsError(f"a topic has 1 to {PARTITION_COUNT_MAX} partitions, not {count}")
+
+
+def _check_in_sync(topic: Topic) -> None:
+    """A minimum that the replicas cannot reach is refused here: whoever relies on it must not be told that it holds."""
+    if topic.config.in_sync_min > topic.replication_factor:
+        raise InvalidConfigError(
+            f"min.insync.replicas={topic.config.in_sync_min} can never be reached with a replication factor of "
+            f"{topic.replication_factor}; give {topic.replication_factor} at most"
+        )
 
 
 def _with(topic: Topic, **changes: object) -> Topic:

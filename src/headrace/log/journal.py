@@ -7,12 +7,16 @@ filled with zeros when they are made and overwritten in place ever after, so a s
 
     file    = header sector, records back to back
     header  = magic "HRJF" | CRC-32C | generation uint64 | sequence of the first record uint64
-    record  = magic "HRJR" | CRC-32C | sequence uint64 | topic uuid | partition int32 | base offset int64
+    record  = magic | CRC-32C | sequence uint64 | topic uuid | partition int32 | base offset int64
               | length uint32 | whole batches
+    magic   = "HRJW" of the first record of a write, "HRJR" of the others
 
 A record's checksum is begun with the file's generation, so what an earlier use of the file left behind never checks.
 Sequences rise for ever. Replay takes the files in order of generation and, of each, the records up to the first that
 does not check: that one was being written when the node died, and nobody had been answered.
+
+Unless a later write stands behind it. A write begins when the one before it was synced, so what does not check was
+durable then, and is damaged now: what it held was acknowledged and may be nowhere else. `find_damage` says so.
 """
 
 import struct
@@ -22,6 +26,7 @@ from uuid import UUID
 
 from headrace.host.disk import Disk, File, write_fully
 from headrace.model.batch import Buffer
+from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset, PartitionId
 from headrace.wire.crc import crc32c
 
@@ -33,11 +38,17 @@ _RECORD_START = struct.Struct(">4sI")
 _RECORD_REST = struct.Struct(">Q20sqI")
 _PLACE = struct.Struct(">16si")
 _FILE_MAGIC = b"HRJF"
+_WRITE_MAGIC = b"HRJW"
 _RECORD_MAGIC = b"HRJR"
 _CRC_END = 8
 _FILL_BYTES = 1024 * 1024
+_SEARCH_BYTES = 1024 * 1024
 _FILE_COUNT = 2
 _SUFFIX = ".journal"
+_ADVICE = (
+    "messages that were acknowledged before the last crash may be in this file alone; "
+    "restore it from a backup, or move it away to start without them"
+)
 
 RECORD_HEADER_BYTES = _RECORD_HEADER.size
 
@@ -75,6 +86,9 @@ class JournalFile:
         self.position = 0
         self.is_free = True
         self.is_retired = False
+        # Where the records end that were read when it was opened, and the sequence that should follow them.
+        self.read_end = 0
+        self.next_sequence = 0
 
 
 class Journal:
@@ -103,17 +117,31 @@ class Journal:
             if not name.endswith(_SUFFIX):
                 continue
             file = self._disk.open(f"{self._directory}/{name}")
-            self._files.append(JournalFile(file))
+            journal_file = JournalFile(file)
+            self._files.append(journal_file)
             header = _read_file_header(file)
             if header is not None:
-                generation, first_sequence = header
-                records = list(_read_records(file, generation, first_sequence))
-                found.append((generation, records))
-                self._generation = max(self._generation, generation)
-                last = records[-1].sequence if records else first_sequence - 1
-                self._sequence = max(self._sequence, last)
+                journal_file.generation, journal_file.next_sequence = header
+                records = list(_read_records(journal_file))
+                found.append((journal_file.generation, records))
+                self._generation = max(self._generation, journal_file.generation)
+                self._sequence = max(self._sequence, journal_file.next_sequence - 1)
         found.sort(key=lambda pair: pair[0])
         return [record for _, records in found for record in records]
+
+    def find_damage(self) -> CorruptLogError | None:
+        """Something in the files that was durable and no longer checks. For who opens them after a crash, before
+        `begin`: a clean stop has voided all of it. The last write of a file may be a torn one, and is taken for that.
+        """
+        for one in self._files:
+            if not one.read_end:
+                head = one.file.pread(0, _FILE_HEADER.size)
+                if len(head) == _FILE_HEADER.size and any(head):
+                    return _damage(one, 0, "a header", head.hex())
+            elif (later := _find_later_write(one)) is not None:
+                found = f"none that checks, and record {later} behind it"
+                return _damage(one, one.read_end, f"record {one.next_sequence}", found)
+        return None
 
     def begin(self, *, sequence_min: int, keep: bool = False) -> None:
         """Take a file for writing. What was replayed is durable elsewhere, so all files are free and all records void.
@@ -212,15 +240,17 @@ class Journal:
         seed = crc32c(struct.pack(">Q", active.generation))
         sequence = self._sequence
         pieces: list[Buffer] = []
+        magic = _WRITE_MAGIC
         for entry in entries:
             sequence += 1
             rest = _RECORD_REST.pack(sequence, entry.place, entry.base_offset, entry.size)
             crc = crc32c(rest, seed)
             for buffer in entry.buffers:
                 crc = crc32c(buffer, crc)
-            pieces.append(_RECORD_START.pack(_RECORD_MAGIC, crc))
+            pieces.append(_RECORD_START.pack(magic, crc))
             pieces.append(rest)
             pieces += entry.buffers
+            magic = _RECORD_MAGIC
         self._sequence = sequence
         # Copying small pieces together costs less than handing hundreds of them to the kernel.
         active.position += write_fully(active.file, [b"".join(pieces)], active.position)
@@ -247,20 +277,59 @@ def _read_file_header(file: File) -> tuple[int, int] | None:
     return generation, first_sequence
 
 
-def _read_records(file: File, generation: int, first_sequence: int) -> Iterator[JournalRecord]:
-    seed = crc32c(struct.pack(">Q", generation))
-    size = file.size()
-    position = _SECTOR_BYTES
-    expected = first_sequence
-    while position + _RECORD_HEADER.size <= size:
-        header = file.pread(position, _RECORD_HEADER.size)
-        magic, crc, sequence, topic_id, partition, base_offset, length = _RECORD_HEADER.unpack(header)
-        position += _RECORD_HEADER.size
-        if magic != _RECORD_MAGIC or sequence != expected or position + length > size:
+def _read_records(journal_file: JournalFile) -> Iterator[JournalRecord]:
+    """The records up to the first that does not check; what comes next is noted in the file's object."""
+    size = journal_file.file.size()
+    journal_file.read_end = _SECTOR_BYTES
+    while True:
+        record = _read_record(journal_file, journal_file.read_end, size)
+        if record is None or record.sequence != journal_file.next_sequence:
             return
-        batches = file.pread(position, length)
-        if crc32c(batches, crc32c(header[_CRC_END:], seed)) != crc:
-            return
-        yield JournalRecord(sequence, PartitionId(UUID(bytes=topic_id), partition), Offset(base_offset), batches)
-        position += length
-        expected += 1
+        yield record
+        journal_file.read_end += _RECORD_HEADER.size + len(record.batches)
+        journal_file.next_sequence += 1
+
+
+def _read_record(journal_file: JournalFile, position: int, size: int) -> JournalRecord | None:
+    """The record that begins at a position of a file of a size, if it checks under the file's generation."""
+    file = journal_file.file
+    header = file.pread(position, _RECORD_HEADER.size)
+    if len(header) < _RECORD_HEADER.size:
+        return None
+    magic, crc, sequence, topic_id, partition, base_offset, length = _RECORD_HEADER.unpack(header)
+    position += _RECORD_HEADER.size
+    if magic not in (_WRITE_MAGIC, _RECORD_MAGIC) or position + length > size:
+        return None
+    batches = file.pread(position, length)
+    seed = crc32c(struct.pack(">Q", journal_file.generation))
+    if crc32c(batches, crc32c(header[_CRC_END:], seed)) != crc:
+        return None
+    return JournalRecord(sequence, PartitionId(UUID(bytes=topic_id), partition), Offset(base_offset), batches)
+
+
+def _damage(journal_file: JournalFile, position: int, expected: str, found: str) -> CorruptLogError:
+    return CorruptLogError(
+        file=journal_file.file.path,
+        position=position,
+        expected=expected,
+        found=found,
+        what="journal",
+        advice=_ADVICE,
+    )
+
+
+def _find_later_write(journal_file: JournalFile) -> int | None:
+    """Sequence of the first record of a whole write behind the records that were read."""
+    file, size = journal_file.file, journal_file.file.size()
+    position = journal_file.read_end + 1
+    while position < size:
+        data = bytes(file.pread(position, _SEARCH_BYTES))
+        at = data.find(_WRITE_MAGIC)
+        while at >= 0:
+            record = _read_record(journal_file, position + at, size)
+            if record is not None and record.sequence > journal_file.next_sequence:
+                return record.sequence
+            at = data.find(_WRITE_MAGIC, at + 1)
+        # One may begin in the last bytes of this piece.
+        position += max(len(data) - len(_WRITE_MAGIC) + 1, 1)
+    return None

@@ -20,7 +20,7 @@ again and recovered (failure rows 15 and 22).
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from headrace.host.disk import Disk
 from headrace.log.cleaned import Cleaned
@@ -49,6 +49,8 @@ from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Deferred batches of one partition. All partitions' together are bounded by the journal, which holds them too.
 _TAIL_COUNT_MAX = 1000
@@ -316,6 +318,25 @@ class PartitionLog:
 
     def read(self, offset: Offset, *, bytes_max: int, upto: Offset, whole_first: bool = True) -> Reads[Slice]:
         """Whole batches from the one that holds an offset, or the next one, below `upto`."""
+        return self._whole(self._read(offset, bytes_max, upto, whole_first))
+
+    def _whole(self, reads: Reads[T]) -> Reads[T]:
+        """Have the file whole at each step of a read. While it waits for the device others append, and what they defer
+        counts in the segment's size: looked for in the file, it would be taken for lost."""
+        self.write_tail()
+        try:
+            need = next(reads)
+            while True:
+                data = yield need
+                if self.broken is not None:
+                    self.check_usable()
+                self.write_tail()
+                need = reads.send(data)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+
+    def _read(self, offset: Offset, bytes_max: int, upto: Offset, whole_first: bool) -> Reads[Slice]:
         self.check_usable()
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
@@ -323,7 +344,6 @@ class PartitionLog:
                 start=self.start_offset,
                 end=self.end_offset,
             )
-        self.write_tail()
         at = self._list.floor(offset)
         while offset < upto and at < len(self.segments):
             segment = self.segments[at]
@@ -349,14 +369,12 @@ class PartitionLog:
     def find_time(self, timestamp_ms: int, *, upto: Offset, from_offset: Offset | None = None) -> Reads[Located | None]:
         """The first batch below `upto` that says it holds a message at or after a time, and ends after an offset."""
         self.check_usable()
-        self.write_tail()
         start = self.start_offset if from_offset is None else from_offset
-        return self._list.find_time(timestamp_ms, upto=upto, from_offset=start)
+        return self._whole(self._list.find_time(timestamp_ms, upto=upto, from_offset=start))
 
-    def max_timestamp_ms(self) -> Reads[int]:
-        """Largest timestamp in the log."""
-        self.write_tail()
-        return self._list.max_timestamp_ms(self.start_offset)
+    def max_timestamp_ms(self, *, upto: Offset) -> Reads[int]:
+        """Largest timestamp in the log below an offset."""
+        return self._whole(self._list.max_timestamp_ms(self.start_offset, upto))
 
     def load_index(self, segment: Segment) -> None:
         """Blocks."""

@@ -85,25 +85,32 @@ class SegmentList:
                     return located if located.header.base_offset < upto else None
         return None
 
-    def max_timestamp_ms(self, start: Offset) -> Reads[int]:
-        """Largest timestamp from an offset on."""
-        first, *later = self.segments[self.floor(start) :]
-        largest = yield from self._max_timestamp_in(first, start)
-        for segment in later:
-            index = yield from self.need_index(segment)
-            largest = max(largest, index.max_timestamp_ms)
+    def max_timestamp_ms(self, start: Offset, upto: Offset) -> Reads[int]:
+        """Largest timestamp from an offset on and below another."""
+        largest = NO_TIMESTAMP
+        for segment in self.segments[self.floor(start) :]:
+            if segment.base_offset >= upto:
+                break
+            found = yield from self._max_timestamp_in(segment, start, upto)
+            largest = max(largest, found)
         return largest
 
-    def _max_timestamp_in(self, segment: Segment, start: Offset) -> Reads[int]:
-        """The index of a segment also knows what was deleted from its beginning, so its headers are walked then."""
+    def _max_timestamp_in(self, segment: Segment, start: Offset, upto: Offset) -> Reads[int]:
+        """The index of a segment also knows what was deleted from its beginning, and what is not committed at its end,
+        so headers are walked there."""
         index = yield from self.need_index(segment)
+        largest, first = NO_TIMESTAMP, start
         if start <= segment.base_offset:
-            return index.max_timestamp_ms
-        largest = NO_TIMESTAMP
+            if segment.next_offset <= upto:
+                return index.max_timestamp_ms
+            entry = index.floor(Offset(upto - 1))
+            first = segment.base_offset
+            if entry is not None:
+                largest, first = entry.earlier_max_timestamp_ms, entry.offset
         located = None
-        if start < segment.next_offset:
-            located = yield from find_offset(segment, start)
-        while located is not None:
+        if first < segment.next_offset:
+            located = yield from find_offset(segment, first)
+        while located is not None and located.header.base_offset < upto:
             position, header = located.position, located.header
             if header.base_offset < start:
                 data = yield ReadAt(segment.path, position, header.size)

@@ -2,6 +2,7 @@
 
 Start, in this order, each step repeatable after a crash in it:
     take the clean-shutdown mark away, durably, so that a crash from here on is seen as one
+    after a crash: refuse to start on a journal that is damaged, where messages may be that are nowhere else
     open every partition and cut torn tails
     replay the journal into the segments and sync them
     void the journal
@@ -63,6 +64,8 @@ class Startup:
         disk.sync_directory(self._directory)
         disk.sync_directory(parent_directory(self._directory))
         self._shutdown_id = self._take_mark()
+        if not self._shutdown_id and (damage := self._journal.find_damage()) is not None:
+            raise damage
         self._trash.empty()
         opened = Opened({}, {})
         for id, config in partitions.items():

@@ -271,11 +271,12 @@ class CorruptLogError(HeadraceError):
 
     code = "corrupt_log"
 
-    def __init__(self, *, file: str, position: int, expected: object, found: object, what: str) -> None:
-        super().__init__(
-            f"{file} at position {position}: {what} expected {expected}, found {found}; "
-            "restore the file from a backup or a replica, or run `headrace log verify` to see how much is damaged"
-        )
+    ADVICE = "restore the file from a backup or a replica, or run `headrace log verify` to see how much is damaged"
+
+    def __init__(
+        self, *, file: str, position: int, expected: object, found: object, what: str, advice: str = ADVICE
+    ) -> None:
+        super().__init__(f"{file} at position {position}: {what} expected {expected}, found {found}; {advice}")
         self.file = file
         self.position = position
         self.expected = expected

@@ -102,7 +102,7 @@ class FakePartition:
                 return Offset(base), time_ms
         return None
 
-    async def max_timestamp(self) -> tuple[Offset, int]:
+    async def max_timestamp(self, *, upto: Offset) -> tuple[Offset, int]:
         best = max(self.log, key=lambda entry: entry[2], default=None)
         return (Offset(best[1]), best[2]) if best else (Offset(-1), -1)
 

@@ -9,11 +9,13 @@ from tests.gateways.kafka.harness import Client, batch, connect, run, serving
 from tests.gateways.kafka.requests import ALL_TOPICS, produce
 
 from headrace.gateways.kafka.errors import ErrorCode
+from headrace.model.names import INTERNAL_NAMES
 from headrace.model.topic import CONFIG_KEYS
 from headrace.wire.kafka.messages import (
     alter_configs,
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_configs,
     find_coordinator,
@@ -327,6 +329,26 @@ def test_settings_are_replaced_as_a_whole_or_changed_one_by_one() -> None:
             assert await replace(2, "missing") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             assert await replace(4, "1") == ErrorCode.INVALID_REQUEST
             assert overrides() == {"retention.ms": "2"}
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_NAMES))
+def test_nothing_is_deleted_from_topics_of_headraces_own(name: str) -> None:
+    async def main() -> None:
+        broker = FakeBroker()
+        broker.add(name)
+        broker.add("t")
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            await client.ask(*produce(batch()))
+            everything = (delete_records.DeleteRecordsPartition(0, -1),)
+            topics = tuple(delete_records.DeleteRecordsTopic(topic, everything) for topic in (name, "t"))
+            response = await client.ask(21, 2, delete_records.DeleteRecordsRequest(topics, 1000))
+            found = [topic.partitions[0] for topic in response.topics]
+            assert (found[0].error_code, found[0].low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+            assert (found[1].error_code, found[1].low_watermark) == (0, 1)
             await client.close()
 
     run(main())

@@ -2,14 +2,19 @@
 
 import asyncio
 import struct
+from collections.abc import Awaitable
 
+import msgspec
 import pytest
 from tests.gateways.kafka.fake_broker import FakeBroker
 from tests.gateways.kafka.harness import LOOPS, batch, connect, run, serving, until
 from tests.gateways.kafka.requests import ALL_TOPICS, API_VERSIONS, api_versions_frame, fetch, produce
 
+from headrace.broker.fetch import Fetch, Fetched
+from headrace.gateways.kafka.connection import REQUESTS_A_TURN
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
+from headrace.wire.kafka.frame import encode_request
 from headrace.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 MIB = 1024 * 1024
@@ -55,6 +60,53 @@ def test_many_small_requests_in_one_read_are_all_answered(loop: str) -> None:
             await client.close()
 
     run(main(), loop)
+
+
+class TurnCounter(FakeBroker):
+    """Knows how many fetches came before the loop turned to others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Fetch] = []
+        self.asked_in_turn: list[int] = []
+
+    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]:
+        if not self.asked:
+            asyncio.get_running_loop().call_soon(lambda: self.asked_in_turn.append(len(self.asked)))
+        self.asked.append(request)
+        return super().fetch(request)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_connection_with_much_to_ask_lets_others_have_their_turn(loop: str) -> None:
+    async def main() -> None:
+        broker = TurnCounter()
+        broker.add("t")
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            frames = [encode_request(*fetch(0)[:2], n, "test", fetch(0)[2]) for n in range(4 * REQUESTS_A_TURN)]
+            assert len(b"".join(frames)) < KafkaLimits().receive_bytes, "all of it fits one read"
+            client.send_bytes(b"".join(frames))
+            await until(lambda: len(broker.asked) == len(frames), "all of it is served in the end")
+            assert broker.asked_in_turn[0] <= REQUESTS_A_TURN
+            await client.close()
+
+    run(main(), loop)
+
+
+def test_a_fetch_without_bounds_is_given_the_nodes() -> None:
+    async def main() -> None:
+        broker = TurnCounter()
+        broker.add("t")
+        async with serving(broker, KafkaLimits(fetch_bytes_max=5000, fetch_wait_ms_max=20)) as gateway:
+            client = await connect(gateway)
+            key, version, request = fetch(0)
+            endless = msgspec.structs.replace(request, max_bytes=2**31 - 1, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1)
+            await client.ask(key, version, endless)
+            assert (broker.asked[0].bytes_max, broker.asked[0].wait_ms) == (5000, 20)
+            await client.close()
+
+    run(main())
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -1,8 +1,13 @@
-"""DeleteRecords (key 21), versions 0 to 2: move a log's start forward. Offset -1 means up to the high watermark."""
+"""DeleteRecords (key 21), versions 0 to 2: move a log's start forward. Offset -1 means up to the high watermark.
+
+Topics of headrace's own are left alone: what they hold is the state of groups and transactions.
+"""
 
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import code_of
+from headrace.model.errors import InvalidNameError
 from headrace.model.ids import Offset
+from headrace.model.names import INTERNAL_NAMES
 from headrace.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -26,6 +31,8 @@ async def _delete(
     context: Context, topic: str, asked: DeleteRecordsPartition, timeout_ms: int
 ) -> DeleteRecordsPartitionResult:
     try:
+        if topic in INTERNAL_NAMES:
+            raise InvalidNameError(f"{topic} is a topic of headrace's own, and nothing is deleted from it for clients")
         partition = context.broker.partition(topic, asked.partition_index)
         start = await context.finish_within(timeout_ms, partition.delete_records(Offset(asked.offset)))
     except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged

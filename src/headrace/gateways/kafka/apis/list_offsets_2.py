@@ -71,7 +71,7 @@ async def _find(partition: PartitionPort, timestamp_ms: int, version: int, commi
             return partition.start_offset, -1
         if timestamp_ms == LATEST_TIERED:
             return -1, -1
-        found: tuple[int, int] | None = await partition.max_timestamp()
+        found: tuple[int, int] | None = await partition.max_timestamp(upto=end)
     else:
         found = await partition.offset_for_time(timestamp_ms)
     if found is None or not 0 <= found[0] < end:
