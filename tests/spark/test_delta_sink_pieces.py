@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, YearMonthIntervalType
 
 from headrace.host.rand import SystemRand
-from headrace.spark.errors import OptionError, SchemaDriftError
+from headrace.spark.errors import ColumnError, OptionError, SchemaDriftError
 from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
 from headrace.spark.lake.data_sink import make_plan
 from headrace.spark.lake.key import Mark, PartitionKey
@@ -121,6 +121,16 @@ def test_rows_below_a_partitions_floor_are_left_out() -> None:
     spans = spans_of(table)
     kept = without_known(table, spans, {PartitionKey("a", 0): 3, PartitionKey("b", 0): 9})
     assert kept["text"].to_pylist() == ["a-0-3", "a-0-4", "a-1-0", "a-1-1", "a-1-2", "a-1-3", "a-1-4"]
+
+
+@pytest.mark.parametrize("name", ["topic", "partition", "offset"])
+def test_a_row_of_no_topic_is_refused_where_rows_are_known_by_their_offsets(tmp_path: Path, name: str) -> None:
+    rows = rows_of("a", 0, range(2))
+    place = rows.schema.get_field_index(name)
+    rows = rows.set_column(place, rows.schema.field(place), pa.nulls(2, rows.schema.field(place).type))
+    with pytest.raises(ColumnError, match=f"a row's {name} is null"):
+        written(a_plan(tmp_path), rows)
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_spans_of_one_partition_are_joined() -> None:
@@ -361,6 +371,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, str], sentence: s
         (["a", "b"], ("c",), "names the column c"),
         (["a"], ("a",), "every column"),
         (["topic", "partition"], (), "offset is missing"),
+        (["topic", "partition", "offset"], (), "the source's column partition, and here it is string; cast it back"),
     ],
 )
 def test_columns_that_no_table_could_take_are_refused(

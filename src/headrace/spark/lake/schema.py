@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    IntegralType,
     MapType,
     NumericType,
     StringType,
@@ -103,6 +104,13 @@ def check_columns(struct: StructType, *, partition_by: Sequence[str], is_keyed_b
             f"keyedBy offset needs the columns {', '.join(KEY_COLUMNS)}; {', '.join(missing)} is missing. "
             "Keep the source's columns or use keyedBy batch"
         )
+    for name in KEY_COLUMNS if is_keyed_by_offset else ():
+        kind = struct[name].dataType
+        if not isinstance(kind, StringType if name == "topic" else IntegralType):
+            raise OptionError(
+                f"keyedBy offset needs the source's column {name}, and here it is {kind.simpleString()}; "
+                "cast it back or use keyedBy batch"
+            )
 
 
 def added_columns(table: StructType, rows: StructType, *, path: str, merges: bool) -> list[StructField]:
