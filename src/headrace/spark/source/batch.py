@@ -12,7 +12,7 @@ from headrace.spark.option.place import EARLIEST, LATEST, Everywhere
 from headrace.spark.option.source import SourceOptions
 from headrace.spark.source.pushed import Pushed, keep_keys, read_filters
 from headrace.spark.source.queue_check import check_queue
-from headrace.spark.source.reading import Range
+from headrace.spark.source.reading import Range, log_skipped
 from headrace.spark.source.rows import read_rows
 from headrace.spark.source.survey import Survey
 from headrace.spark.source.task import Task, make_tasks
@@ -36,7 +36,11 @@ class BatchReader(DataSourceReader):
         ends = survey.resolve(self._options.ending or Everywhere(LATEST), ats, is_start=False)
         begins = survey.resolve(self._options.starting or Everywhere(EARLIEST), ats, is_start=True)
         # The log's start last: what is gone by then is noticed.
-        begins = survey.kept(begins, survey.starts(ats))
+        wanted, begins = begins, survey.kept(begins, survey.starts(ats))
+        for at in ats:
+            lost = Range(at.topic, at.partition, wanted[at], min(begins[at], ends[at]))
+            if lost.start < lost.end:
+                log_skipped(lost, lost.end - lost.start)
         return [Range(at.topic, at.partition, begins[at], ends[at]) for at in ats if begins[at] < ends[at]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
