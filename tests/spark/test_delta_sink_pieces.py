@@ -302,6 +302,19 @@ def test_an_abort_removes_files_unless_the_table_has_them(tmp_path: Path) -> Non
     assert files_in(tmp_path) == {file.path for file in added}
 
 
+@pytest.mark.parametrize("name", ["with a space", "größe", "100%"])
+def test_an_abort_finds_the_table_s_files_wherever_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    for path in (tmp_path / name, tmp_path / "link"):
+        plan = a_plan(path)
+        before = files_in(path)
+        added = written(plan, rows_of("ä b", 0, range(len(before), len(before) + 1)))
+        add_offsets(plan, added)
+        remove_unknown(plan, added)
+        assert files_in(path) == before | {file.path for file in added}
+
+
 def test_a_topic_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
     old, new = (_with_ids(a_plan(tmp_path), {"a": topic_id}) for topic_id in ("id-1", "id-2"))
     add_offsets(old, written(old, rows_of("a", 0, range(5))))
@@ -351,6 +364,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
     [
         ({}, "no path"),
         ({"path": "s3://lake/orders"}, "not on a file system"),
+        ({"path": "/lake%20of/orders"}, "/lake%20of/orders has %20 in it"),
         ({"path": "/x", "keyedBy": "row"}, "keyedBy is 'row'; it is one of batch, offset"),
         ({"path": "/x", "mergeSchema": "yes"}, "true or false"),
         ({"path": "/x", "compression": "zip"}, "it is one of zstd"),
