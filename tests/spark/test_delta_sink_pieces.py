@@ -443,3 +443,7 @@ def test_every_difference_to_the_table_is_named() -> None:
     changed = StructType([StructField("a", StringType()), StructField("b", StringType())])
     with pytest.raises(SchemaDriftError, match="a is bigint there and string here"):
         added_columns(table, changed, path="/x", merges=True)
+    enlarged = StructType([StructField("A", LongType()), StructField("b", StringType())])
+    for merges in (False, True):
+        with pytest.raises(SchemaDriftError, match="column A is a there, and Delta does not tell large letters"):
+            added_columns(table, enlarged, path="/x", merges=merges)

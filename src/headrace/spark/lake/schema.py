@@ -125,6 +125,13 @@ def added_columns(table: StructType, rows: StructType, *, path: str, merges: boo
         raise SchemaDriftError(
             f"the rows do not fit the table at {path}: {'; '.join(drifted)}. Cast them or write to another table"
         )
+    by_letters = {name.lower(): name for name in known}
+    for field in rows:
+        if field.name not in known and field.name.lower() in by_letters:
+            raise SchemaDriftError(
+                f"the rows do not fit the table at {path}: column {field.name} is {by_letters[field.name.lower()]} "
+                "there, and Delta does not tell large letters from small ones. Rename it"
+            )
     added = [field for field in rows if field.name not in known]
     missing = [field.name for field in table if field.name not in rows.names]
     if (added or missing) and not merges:

@@ -72,7 +72,7 @@ def table_path(text: str | None) -> Path:
         path = Path(text).absolute()
     if escape := _ESCAPE.search(str(path)):
         raise OptionError(
-            f"the path {path} has {escape[0]} in it, which the Delta library takes for another letter; give another path"
+            f"the path {path} has {escape[0]} in it, which the Delta library takes for another letter; name another"
         )
     return path
 
