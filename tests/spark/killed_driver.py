@@ -67,13 +67,15 @@ def driving(
     """Start a driver; whatever happens, nothing of it is left."""
     command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
     root = Path(__file__).parents[2]
+    # The tests are found here; what they test is found where this process found it.
+    path = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             stdout=output,
             stderr=output,
             cwd=root,
-            env=environment({}) | {"PYTHONPATH": str(root)} | dict(variables or {}),
+            env=environment({}) | {"PYTHONPATH": path} | dict(variables or {}),
         )
     driver = Driver(process, log)
     try:

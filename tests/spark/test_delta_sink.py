@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.source_data import refusal
 
-from headrace.spark.lake.reading import read_table
+from headrace.spark.lake.reading import Snapshot, read_table
 
 
 @pytest.fixture
@@ -79,6 +79,17 @@ def test_a_table_is_read_by_its_address_and_with_dots_in_its_columns(spark: Spar
     frame = spark.createDataFrame([(1, "a", "p")], "`a.b` int, `c``d` string, `e.f` string")
     frame.write.format("headrace_delta").mode("append").option("partitionBy", "e.f").save(table.as_uri())
     assert read_table(spark, table.as_uri()).collect() == frame.collect()
+
+
+def test_a_table_is_read_wherever_it_is(spark: SparkSession, table: Path) -> None:
+    place = table.parent / "größe mit leer"
+    link = table.parent / "link"
+    link.symlink_to(place)
+    frame = spark.createDataFrame([(1, "é x"), (2, "plain")], "id int, p string")
+    append(frame, place, partitionBy="p")
+    for path in (place, link):
+        assert sorted(read_table(spark, path).collect()) == frame.collect()
+        assert Snapshot(path).between(spark, "id", 2, 3).collect() == frame.where("id = 2").collect()
 
 
 def test_a_binary_column_to_partition_by_is_refused_before_anything_is_written(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, YearMonthIntervalType
 
 from headrace.host.rand import SystemRand
-from headrace.spark.errors import OptionError, SchemaDriftError
+from headrace.spark.errors import ColumnError, OptionError, SchemaDriftError
 from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
 from headrace.spark.lake.data_sink import make_plan
 from headrace.spark.lake.key import Mark, PartitionKey
@@ -121,6 +121,16 @@ def test_rows_below_a_partitions_floor_are_left_out() -> None:
     spans = spans_of(table)
     kept = without_known(table, spans, {PartitionKey("a", 0): 3, PartitionKey("b", 0): 9})
     assert kept["text"].to_pylist() == ["a-0-3", "a-0-4", "a-1-0", "a-1-1", "a-1-2", "a-1-3", "a-1-4"]
+
+
+@pytest.mark.parametrize("name", ["topic", "partition", "offset"])
+def test_a_row_of_no_topic_is_refused_where_rows_are_known_by_their_offsets(tmp_path: Path, name: str) -> None:
+    rows = rows_of("a", 0, range(2))
+    place = rows.schema.get_field_index(name)
+    rows = rows.set_column(place, rows.schema.field(place), pa.nulls(2, rows.schema.field(place).type))
+    with pytest.raises(ColumnError, match=f"a row's {name} is null"):
+        written(a_plan(tmp_path), rows)
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_spans_of_one_partition_are_joined() -> None:
@@ -292,6 +302,19 @@ def test_an_abort_removes_files_unless_the_table_has_them(tmp_path: Path) -> Non
     assert files_in(tmp_path) == {file.path for file in added}
 
 
+@pytest.mark.parametrize("name", ["with a space", "größe", "100%"])
+def test_an_abort_finds_the_table_s_files_wherever_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    for path in (tmp_path / name, tmp_path / "link"):
+        plan = a_plan(path)
+        before = files_in(path)
+        added = written(plan, rows_of("ä b", 0, range(len(before), len(before) + 1)))
+        add_offsets(plan, added)
+        remove_unknown(plan, added)
+        assert files_in(path) == before | {file.path for file in added}
+
+
 def test_a_topic_made_again_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
     old, new = (_with_ids(a_plan(tmp_path), {"a": topic_id}) for topic_id in ("id-1", "id-2"))
     add_offsets(old, written(old, rows_of("a", 0, range(5))))
@@ -341,6 +364,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
     [
         ({}, "no path"),
         ({"path": "s3://lake/orders"}, "not on a file system"),
+        ({"path": "/lake%20of/orders"}, "/lake%20of/orders has %20 in it"),
         ({"path": "/x", "keyedBy": "row"}, "keyedBy is 'row'; it is one of batch, offset"),
         ({"path": "/x", "mergeSchema": "yes"}, "true or false"),
         ({"path": "/x", "compression": "zip"}, "it is one of zstd"),
@@ -361,6 +385,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, str], sentence: s
         (["a", "b"], ("c",), "names the column c"),
         (["a"], ("a",), "every column"),
         (["topic", "partition"], (), "offset is missing"),
+        (["topic", "partition", "offset"], (), "the source's column partition, and here it is string; cast it back"),
     ],
 )
 def test_columns_that_no_table_could_take_are_refused(
@@ -418,3 +443,7 @@ def test_every_difference_to_the_table_is_named() -> None:
     changed = StructType([StructField("a", StringType()), StructField("b", StringType())])
     with pytest.raises(SchemaDriftError, match="a is bigint there and string here"):
         added_columns(table, changed, path="/x", merges=True)
+    enlarged = StructType([StructField("A", LongType()), StructField("b", StringType())])
+    for merges in (False, True):
+        with pytest.raises(SchemaDriftError, match="column A is a there, and Delta does not tell large letters"):
+            added_columns(table, enlarged, path="/x", merges=merges)

@@ -125,6 +125,12 @@ def test_a_level_is_obeyed_and_read_as_any_other(codec: str, low: int, high: int
         assert [record.value for record in found_in([encoded(level)])] == words
 
 
+@every_codec
+def test_a_large_row_that_compresses_to_nothing_is_read_again(codec: str) -> None:
+    (batch,) = encode_batches(None, pa.array([bytes(9 << 20)]), None, 1, codec=codec, batch_bytes_max=1 << 20)
+    assert [record.value for record in found_in([batch])] == [bytes(9 << 20)]
+
+
 def test_no_rows_make_no_batch() -> None:
     assert encode_batches(None, pa.array([], pa.binary()), None, 0, codec="none", batch_bytes_max=1_000) == []
 

@@ -103,10 +103,13 @@ def test_a_table_is_refused_by_naming_the_view_that_works() -> None:
     "options",
     [
         {"subscribe": "no spaces"},
+        {"subscribe": " , "},
         {"subscribePattern": "("},
         {"assign": "orders"},
         {"assign": '{"orders": 0}'},
         {"assign": '{"orders": [-1]}'},
+        {"assign": '{"orders": []}'},
+        {"assign": "{}"},
         {"queue": " "},
     ],
 )

@@ -224,6 +224,19 @@ def test_offsets_that_are_gone_fail_the_read_unless_it_may_go_on(
     assert values(frame.collect()) == ["4", "5", "6", "7", "8", "9"]
 
 
+def test_a_batch_that_may_go_on_logs_how_much_is_gone_of_what_it_was_to_read(
+    node: NodeProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(node, topic, partitions=2)
+    for partition in (0, 1):
+        produce(node, topic, [str(number) for number in range(10)], partition=partition)
+    delete_below(node, topic, 6)
+    starting, ending = json.dumps({topic: {"0": 1, "1": 0}}), json.dumps({topic: {"0": 4, "1": 10}})
+    options = options_of(node, subscribe=topic, startingOffsets=starting, endingOffsets=ending, failOnDataLoss=False)
+    BatchReader(FULL_SCHEMA, options).partitions()
+    assert [record.getMessage() for record in caplog.records] == [f"{topic}-0: 3 offsets that were to be read are gone"]
+
+
 # What is refused.
 
 

@@ -5,14 +5,20 @@ from contextlib import contextmanager
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.source_data import delete_below, options_of, read, refusal, run_available, stream, values
+from pyspark.sql.types import StringType, StructField, StructType
+from tests.spark.source_data import create, delete_below, options_of, read, refusal, run_available, stream, values
 from tests.spark.test_source_stream import kept
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, free_port
 
 from headrace import Client
+from headrace.client.errors import UnreachableError
 from headrace.client.values import TopicPartition
+from headrace.model.errors import UnknownQueueError
 from headrace.spark.errors import DataLossError
 from headrace.spark.link import Link
+from headrace.spark.option.source import SourceOptions, read_options
+from headrace.spark.source.batch import BatchReader
+from headrace.spark.source.stream import StreamReader
 from headrace.spark.source.tail import Tail
 
 # Longer than a busy machine takes for a test.
@@ -140,6 +146,33 @@ def test_a_named_reader_is_registered_and_moved_to_where_the_stream_goes_on(
         assert queue.readers()[0].positions == {0: 0}, "the batch is not over"
         assert one.latest(end, most=None, least=None) is None, "moving the reader is no message"
         assert queue.readers()[0].positions == {0: end.offsets[TopicPartition(topic, 0)]}
+
+
+def test_where_nobody_can_be_asked_about_a_queue_is_said_before_any_task_runs(
+    node: NodeProcess, client: Client, topic: str
+) -> None:
+    client.queue(topic).create()
+    nowhere = f"127.0.0.1:{free_port()}"
+    schema = StructType([StructField("state", StringType())])
+
+    def given(**more: str) -> SourceOptions:
+        return read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": nowhere, **more})
+
+    said = f"no node answers at {nowhere}, the option http, where it is asked about the queue {topic}"
+    with pytest.raises(UnreachableError, match=said):
+        BatchReader(schema, given()).partitions()
+    with pytest.raises(UnreachableError, match=said):
+        StreamReader(schema, given()).initialOffset()
+    with pytest.raises(UnreachableError, match=said):
+        StreamReader(StructType([]), given(reader="archive")).initialOffset()
+    assert BatchReader(StructType([StructField("id", StringType())]), given()).partitions() == []
+
+
+def test_a_topic_that_is_no_queue_has_no_state_of_its_messages(node: NodeProcess, client: Client, topic: str) -> None:
+    create(node, topic)
+    options = read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": node.http})
+    with pytest.raises(UnknownQueueError, match="or if it is a topic, say subscribe instead of queue"):
+        BatchReader(StructType([StructField("state", StringType())]), options).partitions()
 
 
 def test_a_queue_that_there_is_not_fails_with_one_sentence(spark: SparkSession, node: NodeProcess, topic: str) -> None:

@@ -9,18 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 from tests.spark.topic_sink import committed, create_topic, numbers, values
 from tests.support.node import NodeProcess, running
 
+from headrace.client.errors import UnreachableError
 from headrace.client.stream import StreamClient
 from headrace.client.transactional import TransactionalProducer
 from headrace.client.values import TopicPartition
 from headrace.model.errors import UnknownTopicError
 from headrace.spark.arrow.encode import encode_batches
 from headrace.spark.errors import TakenOverError
+from headrace.spark.sink.checkpoint import is_first_batch
 from headrace.spark.sink.option import SinkOptions, read_options
 from headrace.spark.sink.publish import Identity, publish, published_version, transaction_timeout_ms
 from headrace.spark.sink.staging import Stage, Staged, prepare_staging
+from headrace.spark.sink.topic_writer import stream_writer
 
 WAIT_S = 30.0
 
@@ -129,6 +133,47 @@ def test_the_node_may_be_killed_in_the_middle(
                 assert publishing.result(60)
             assert not publish(given, Identity("q", version), rows)
         assert values(node, "out", partitions=2) == numbers(200)
+
+
+@pytest.mark.parametrize("columns", [("value",), ("value", "topic")])
+def test_a_query_that_is_under_way_waits_for_a_node_that_restarts_and_one_that_begins_does_not(
+    tmp_path: Path, stage: Callable[[], Stage], columns: tuple[str, ...]
+) -> None:
+    with running(tmp_path / "data") as node:
+        create_topic(node, "out", retention_ms="-1")
+        checkpoint = tmp_path / "checkpoint"
+        given = {"kafka.bootstrap.servers": node.server, "checkpointLocation": str(checkpoint)}
+        given |= {} if "topic" in columns else {"topic": "out"}
+        schema = StructType([StructField(name, StringType()) for name in columns])
+        node.kill()
+        checkpoint.mkdir()
+        with pytest.raises(UnreachableError, match="no node answers at"):
+            stream_writer(given, schema, overwrite=False)
+        (checkpoint / "commits").mkdir()
+        (checkpoint / "commits" / "0").touch()
+        rows = [staged(stage(), "out", "0")]
+        with ThreadPoolExecutor(2) as pool:
+            planning = pool.submit(stream_writer, given, schema, False)
+            # What the tasks have staged is published by a process that has not reached the node before.
+            publishing = pool.submit(publish, options(node, "out"), Identity("q", 1), rows)
+            node.start()
+            assert planning.result(60) is not None
+            assert publishing.result(60)
+        assert values(node, "out") == numbers(1)
+
+
+def test_a_checkpoint_tells_whether_a_batch_is_done_where_it_can_be_looked_at(tmp_path: Path) -> None:
+    assert is_first_batch(str(tmp_path))
+    assert is_first_batch(tmp_path.as_uri())
+    assert not is_first_batch(None)
+    assert not is_first_batch("hdfs://host/checkpoint")
+    assert not is_first_batch(str(tmp_path / "elsewhere"))
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / ".0.crc").touch()
+    assert is_first_batch(str(tmp_path))
+    (tmp_path / "commits" / "0").touch()
+    assert not is_first_batch(str(tmp_path))
+    assert not is_first_batch(tmp_path.as_uri())
 
 
 def test_what_fails_in_the_middle_leaves_nothing_and_holds_up_nobody(

@@ -119,6 +119,13 @@ class Router:
         tried = ", ".join(str(address) for address in candidates)
         raise UnreachableError(f"none of {tried} answers; the last said: {errors[-1]}")
 
+    async def reach(self, *, waits: bool) -> None:
+        """Have a connection to one of the servers: at once, or as soon as there is one within the deadline."""
+        if waits:
+            await self.retrying((), self.any_connection, self.deadline())
+        else:
+            await self.any_connection()
+
     async def controller(self, deadline: Deadline) -> Connection:
         """Where topics are administered. Any broker will do until metadata says better."""
         if self.cluster.controller not in self._addresses:

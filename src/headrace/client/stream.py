@@ -57,9 +57,12 @@ class StreamClient:
         self.admin = Admin(self._router)
         self.groups = Groups(self._router)
 
-    async def connect(self) -> None:
-        """Reach one of the servers. Without a retry: who begins with a wrong address should hear of it at once."""
-        await self._router.any_connection()
+    async def connect(self, *, waits: bool = False) -> None:
+        """Reach one of the servers. Without a retry: who begins with a wrong address should hear of it at once.
+
+        Who knows that the address is right `waits` for a node that restarts, until the deadline.
+        """
+        await self._router.reach(waits=waits)
 
     async def __aenter__(self) -> Self:
         await self.connect()

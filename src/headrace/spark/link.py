@@ -37,8 +37,9 @@ def no_answer(servers: str) -> UnreachableError:
 class Link:
     """Open until it is closed; use it as a context manager, or keep it as long as the process."""
 
-    def __init__(self, servers: str, config: ClientConfig) -> None:
+    def __init__(self, servers: str, config: ClientConfig, *, waits: bool = False) -> None:
         self._servers = servers
+        self._waits = waits
         self._loop = BackgroundLoop(name="headrace-link")
         self._router = Router(
             [parse_address(server) for server in servers.split(",")],
@@ -51,9 +52,12 @@ class Link:
         self._admin = Admin(self._router)
 
     def connect(self) -> None:
-        """Reach one of the servers, without a retry: whoever begins with a wrong address should hear of it at once."""
+        """Reach one of the servers, without a retry: whoever begins with a wrong address should hear of it at once.
+
+        One that `waits` knows that the address is right, and gives a node that restarts the time for it.
+        """
         try:
-            self._loop.run(self._router.any_connection())
+            self._loop.run(self._router.reach(waits=self._waits))
         except UnreachableError:
             raise no_answer(self._servers) from None
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.model.errors import CorruptBatchError
 from headrace.spark.arrow.header import read_headers
 from headrace.spark.arrow.record import Field, Records
 from headrace.spark.arrow.varint import Bytes
@@ -69,14 +68,21 @@ def headers_column(records: Records, kind: pa.ListType) -> pa.Array:
     offsets = np.zeros(len(counts) + 1, dtype=np.int32)
     np.cumsum(counts, out=offsets[1:])
     names, values = read_headers(records.data, counts, records.header_starts, records.ends)
-    try:
-        key = binary_column(records.data, names).cast(pa.string())
-    except pa.ArrowInvalid:
-        raise CorruptBatchError("a header's name that is not UTF-8") from None
+    key = _text(binary_column(records.data, names))
     value = binary_column(records.data, values)
     items = pa.StructArray.from_arrays([key, value], fields=list(kind.value_type))
     buffers = [validity(counts > 0), pa.py_buffer(offsets)]
     return pa.Array.from_buffers(kind, len(counts), buffers, children=[items])
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """Names of headers. Nobody checks them when they are sent: bytes that are no text must not keep the message from
+    being read, and what stands for them is what Kafka's own consumers, and with them Spark's source, put there.
+    """
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in column.to_pylist()], pa.string())
 
 
 def _timestamps(records: Records, kind: pa.DataType) -> pa.Array:

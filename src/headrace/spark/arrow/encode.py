@@ -19,7 +19,7 @@ from headrace.model.batch import HEADER_SIZE, LENGTH_PREFIX_SIZE, MAGIC, Buffer
 from headrace.model.errors import InvalidRecordError, UnsupportedCodecError
 from headrace.model.ids import NO_PRODUCER_ID
 from headrace.spark.arrow.varint import Bytes, Ints, Mask, varint_sizes, write_varints
-from headrace.wire.kafka.compression import Codec, compress
+from headrace.wire.kafka.compression import Codec, compress, output_limit
 from headrace.wire.kafka.stamp import stamp
 
 __all__ = ["encode_batches", "stamp"]
@@ -102,8 +102,8 @@ class _Rows:
         max_times_ms = np.maximum.reduceat(times_ms, firsts - borders[0])
         for index, (first, end) in enumerate(pairwise(borders)):
             records = data[starts[first - borders[0]] : starts[end - borders[0]]]
-            payload = records if codec == Codec.NONE else compress(codec, bytes(records), level=level)
-            yield _batch(payload, codec, end - first, int(base_times_ms[index]), int(max_times_ms[index]))
+            used, payload = _packed(records, codec, level)
+            yield _batch(payload, used, end - first, int(base_times_ms[index]), int(max_times_ms[index]))
 
     def _join(self, rows: slice, time_deltas: Ints, offset_deltas: Ints) -> pa.Array:
         value_sizes = self._value_sizes[rows]
@@ -186,6 +186,14 @@ def _parts(borders: list[int], sizes: Ints) -> Iterator[list[int]]:
             part, used = [border], int(ends[border - 1])
     if len(part) > 1:
         yield part
+
+
+def _packed(records: memoryview, codec: Codec, level: int | None) -> tuple[Codec, Buffer]:
+    """Compressed, unless readers would take what comes of it for a bomb, as they do of one large row of zeros."""
+    if codec == Codec.NONE:
+        return codec, records
+    payload = compress(codec, bytes(records), level=level)
+    return (codec, payload) if len(records) <= output_limit(len(payload)) else (Codec.NONE, records)
 
 
 def _batch(payload: Buffer, codec: Codec, count: int, base_time_ms: int, max_time_ms: int) -> bytearray:

@@ -34,7 +34,7 @@ from headrace.spark.lake.part_file import PartFile, PartFiles
 from headrace.spark.lake.schema import arrow_schema
 from headrace.spark.lake.sink_option import SinkOptions
 from headrace.spark.lake.span import joined
-from headrace.spark.lake.table import exists, open_table, ready_table, said, sync_log
+from headrace.spark.lake.table import exists, file_paths, open_table, ready_table, said, sync_log
 
 ATTEMPTS_MAX = 20
 
@@ -104,7 +104,7 @@ def remove_unknown(plan: Plan, files: Sequence[PartFile]) -> None:
     """After a failure: remove the files, except those that the table has come to know."""
     known: set[str] = set()
     if exists(plan.path):
-        known = {uri.removeprefix(f"{plan.path}/") for uri in open_table(plan.path).file_uris()}
+        known = set(file_paths(open_table(plan.path)))
     remove_files(plan.path, [file for file in files if file.path not in known])
 
 

@@ -118,7 +118,8 @@ def _topic_ids(options: SinkOptions) -> dict[str, str] | None:
     """The topics' ids as they are now. The source has planned the batch by now, so its topics are among them."""
     if options.servers is None:
         return None
-    with Link(options.servers, options.client) as link:
+    # The source has just read from them: a node that does not answer now restarts.
+    with Link(options.servers, options.client, waits=True) as link:
         return {topic.name: str(topic.id) for topic in link.all_topics()}
 
 

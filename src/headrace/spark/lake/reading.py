@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.spark.lake.logged_value import by_log, layers, named, odd_files
 from headrace.spark.lake.schema import spark_schema
 from headrace.spark.lake.sink_option import table_path
-from headrace.spark.lake.table import open_table, said
+from headrace.spark.lake.table import file_paths, open_table, said
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ class Snapshot:
         with said(self._path):
             self.id = str(table.metadata().id)
             self.columns = spark_schema(table.schema())
-            self._files = pa.array(table.file_uris(), pa.string())
+            self._files = pa.array([f"{self._path}/{file}" for file in file_paths(table)], pa.string())
             # In the order of the files: what the log says of each.
             self._actions = pa.table(table.get_add_actions(flatten=True))
             self._partition_by = tuple(table.metadata().partition_columns)

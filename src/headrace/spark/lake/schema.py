@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    IntegralType,
     MapType,
     NumericType,
     StringType,
@@ -103,6 +104,13 @@ def check_columns(struct: StructType, *, partition_by: Sequence[str], is_keyed_b
             f"keyedBy offset needs the columns {', '.join(KEY_COLUMNS)}; {', '.join(missing)} is missing. "
             "Keep the source's columns or use keyedBy batch"
         )
+    for name in KEY_COLUMNS if is_keyed_by_offset else ():
+        kind = struct[name].dataType
+        if not isinstance(kind, StringType if name == "topic" else IntegralType):
+            raise OptionError(
+                f"keyedBy offset needs the source's column {name}, and here it is {kind.simpleString()}; "
+                "cast it back or use keyedBy batch"
+            )
 
 
 def added_columns(table: StructType, rows: StructType, *, path: str, merges: bool) -> list[StructField]:
@@ -117,6 +125,13 @@ def added_columns(table: StructType, rows: StructType, *, path: str, merges: boo
         raise SchemaDriftError(
             f"the rows do not fit the table at {path}: {'; '.join(drifted)}. Cast them or write to another table"
         )
+    by_letters = {name.lower(): name for name in known}
+    for field in rows:
+        if field.name not in known and field.name.lower() in by_letters:
+            raise SchemaDriftError(
+                f"the rows do not fit the table at {path}: column {field.name} is {by_letters[field.name.lower()]} "
+                "there, and Delta does not tell large letters from small ones. Rename it"
+            )
     added = [field for field in rows if field.name not in known]
     missing = [field.name for field in table if field.name not in rows.names]
     if (added or missing) and not merges:

@@ -1,5 +1,6 @@
 """The options of `format("headrace_delta")`, read and checked on the driver before anything is written."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from headrace.spark.errors import OptionError
 from headrace.spark.lake.key import Mark, job_application
 from headrace.spark.option import kafka
 from headrace.spark.option.given import Given
+
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 
 COMPRESSIONS = ("zstd", "snappy", "lz4", "gzip", "none")
 KEYINGS = ("batch", "offset")
@@ -62,10 +65,16 @@ def table_path(text: str | None) -> Path:
         raise OptionError("the table has no path; give one to save() or start(), or with toTable() the option path")
     parts = urlsplit(text)
     if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    if "://" in text:
+        path = Path(unquote(parts.path))
+    elif "://" in text:
         raise OptionError(f"{text} is not on a file system; give a directory that all workers can write to")
-    return Path(text).absolute()
+    else:
+        path = Path(text).absolute()
+    if escape := _ESCAPE.search(str(path)):
+        raise OptionError(
+            f"the path {path} has {escape[0]} in it, which the Delta library takes for another letter; name another"
+        )
+    return path
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.spark.errors import ColumnError
 from headrace.spark.lake.key import PartitionKey
 
 KEY_COLUMNS = ("topic", "partition", "offset")
@@ -21,6 +22,11 @@ class Span(NamedTuple):
 
 def spans_of(table: pa.Table) -> list[Span]:
     """The spans of rows with the columns topic, partition and offset."""
+    for name in KEY_COLUMNS:
+        if table[name].null_count:
+            raise ColumnError(
+                f"a row's {name} is null, and with keyedBy offset it says which row that is; drop such rows"
+            )
     found = table.select(KEY_COLUMNS).group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
     return [
         Span(PartitionKey(row["topic"], row["partition"]), row["offset_min"], row["offset_max"] + 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError
@@ -36,6 +37,16 @@ def open_table(path: Path) -> DeltaTable:
         if not exists(path):
             raise LakeError(f"there is no Delta table at {path}")
         return DeltaTable(str(path))
+
+
+def file_paths(table: DeltaTable) -> list[str]:
+    """Where the table's files are, from its directory on.
+
+    The library's own addresses begin with the directory as an address has it: symbolic links are followed, and what is
+    no plain character is escaped. What comes behind it is as it is on the disk.
+    """
+    root = urlsplit(table.table_uri).path
+    return [uri.removeprefix(root) for uri in table.file_uris()]
 
 
 def columns_of(table: DeltaTable) -> StructType:

@@ -120,7 +120,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     kafka.check_refused(names)
     given = Given(options, NAMES)
     selection = _selection(given)
-    reader = given.text("reader")
+    reader = _reader(given)
     if reader is not None and not isinstance(selection, Queue):
         raise OptionError("the option reader is for queues; say queue instead of a topic, or leave it out")
     return SourceOptions(
@@ -187,6 +187,8 @@ def _selection(given: Given) -> Selection:
     match named[0]:
         case "subscribe":
             names = dict.fromkeys(name.strip() for name in text.split(",") if name.strip())
+            if not names:
+                raise OptionError(f"the option subscribe is {text!r}, which names no topic; name one or more")
             return Topics(tuple(_name(name, "subscribe") for name in names))
         case "subscribePattern":
             try:
@@ -207,6 +209,13 @@ def _name(name: str, option: str) -> str:
         raise OptionError(f"the option {option}: {error}") from None
 
 
+def _reader(given: Given) -> str | None:
+    name = given.text("reader")
+    if name is not None and "/" in name:
+        raise OptionError(f"the option reader is {name!r}; its name is part of an address, and has no / in it")
+    return name
+
+
 def _assigned(text: str) -> list[TopicPartition]:
     example = '{"orders": [0, 1]}'
     found = []
@@ -214,6 +223,8 @@ def _assigned(text: str) -> list[TopicPartition]:
         if not isinstance(partitions, list) or not all(type(one) is int and one >= 0 for one in partitions):
             raise OptionError(f"the option assign has {partitions} for {topic}; it is JSON like {example}")
         found += [TopicPartition(_name(topic, "assign"), partition) for partition in partitions]
+    if not found:
+        raise OptionError(f"the option assign is {text!r}, which names no partition; it is JSON like {example}")
     return sorted(set(found))
 
 

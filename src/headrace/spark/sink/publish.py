@@ -77,7 +77,7 @@ def transaction_timeout_ms(size: int) -> int:
 
 
 async def _publish(options: SinkOptions, identity: Identity, staged: Sequence[Staged], timeout_ms: int) -> bool:
-    async with connected(options) as client:
+    async with connected(options, waits=True) as client:
         producer = client.transactional(identity.name, timeout_ms=timeout_ms)
         await producer.begin()
         if identity.version is not None and await published_version(client, identity.name) >= identity.version:

@@ -21,23 +21,36 @@ class Shape(NamedTuple):
 
 
 @asynccontextmanager
-async def connected(options: SinkOptions) -> AsyncIterator[StreamClient]:
+async def connected(options: SinkOptions, *, waits: bool) -> AsyncIterator[StreamClient]:
+    """A client of the servers. Who has reached them before `waits` for a node that is away, as long as one may be."""
     client = StreamClient(options.servers, config=options.client)
     try:
-        await client.connect()
-    except UnreachableError:
-        raise no_answer(options.servers) from None
-    async with client:
+        try:
+            await client.connect(waits=waits)
+        except UnreachableError:
+            raise no_answer(options.servers) from None
         yield client
+    finally:
+        await client.close()
 
 
-def find_shape(options: SinkOptions, topic: str) -> Shape:
+def check_reachable(options: SinkOptions, *, waits: bool) -> None:
+    """For rows that say their topics themselves: until tasks look at them, there is nothing else to ask about."""
+
+    async def reach() -> None:
+        async with connected(options, waits=waits):
+            pass
+
+    asyncio.run(reach())
+
+
+def find_shape(options: SinkOptions, topic: str, *, waits: bool = False) -> Shape:
     """Ask a node. A topic that is not there is made where the node's configuration allows it, a queue in any case."""
-    return asyncio.run(_find_shape(options, topic))
+    return asyncio.run(_find_shape(options, topic, waits=waits))
 
 
-async def _find_shape(options: SinkOptions, topic: str) -> Shape:
-    async with connected(options) as client:
+async def _find_shape(options: SinkOptions, topic: str, *, waits: bool) -> Shape:
+    async with connected(options, waits=waits) as client:
         try:
             shape = await _ask(client, topic)
         except UnknownTopicError:

@@ -119,7 +119,7 @@ class TaskWriter:
     def _shape(self, topic: str) -> Shape:
         shape = self._shapes.get(topic)
         if shape is None:
-            shape = self._shapes[topic] = find_shape(self._plan.options, topic)
+            shape = self._shapes[topic] = find_shape(self._plan.options, topic, waits=True)
         return shape
 
     def _gather(self, at: TopicPartition, messages: pa.RecordBatch) -> None:

@@ -36,12 +36,13 @@ from pyspark.taskcontext import TaskContext
 
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import OptionError, without_stack
+from headrace.spark.sink.checkpoint import is_first_batch
 from headrace.spark.sink.column import check_columns
 from headrace.spark.sink.option import SinkOptions, read_options
 from headrace.spark.sink.plan import Plan
 from headrace.spark.sink.publish import Identity, publish
 from headrace.spark.sink.staging import Stage, Staged, prepare_staging
-from headrace.spark.sink.target import find_shape
+from headrace.spark.sink.target import check_reachable, find_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,25 +55,30 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """For `df.write`."""
     if overwrite:
         raise OptionError("a topic is added to and not overwritten; say mode('append')")
-    plan = make_plan(read_options(options), schema)
+    plan = make_plan(read_options(options), schema, waits=False)
     return BatchWriter(plan, job_identity(plan.options))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamWriter":
     """For `df.writeStream`. In the output mode complete each batch adds all its rows, as in Spark's Kafka sink."""
-    plan = make_plan(read_options(options), schema)
+    plan = make_plan(read_options(options), schema, waits=not is_first_batch(options.get("checkpointLocation")))
     if plan.options.job is not None:
         raise OptionError("a streaming query knows its batches; leave out idempotencyKey, txnAppId and txnVersion")
     return StreamWriter(plan)
 
 
-def make_plan(options: SinkOptions, schema: StructType) -> Plan:
+def make_plan(options: SinkOptions, schema: StructType, *, waits: bool) -> Plan:
     """Everything that can be refused before anything runs is refused here."""
     names = check_columns(schema, has_topic=options.topic is not None, is_queue=options.is_queue)
+    shape = None
+    if options.topic is None:
+        check_reachable(options, waits=waits)
+    else:
+        shape = find_shape(options, options.topic, waits=waits)
     return Plan(
         options=options,
         names=names,
-        shape=None if options.topic is None else find_shape(options, options.topic),
+        shape=shape,
         staging=prepare_staging(options.staging),
     )
 

@@ -11,7 +11,8 @@ from headrace.spark.link import Link
 from headrace.spark.option.place import EARLIEST, LATEST, Everywhere
 from headrace.spark.option.source import SourceOptions
 from headrace.spark.source.pushed import Pushed, keep_keys, read_filters
-from headrace.spark.source.reading import Range
+from headrace.spark.source.queue_check import check_queue
+from headrace.spark.source.reading import Range, log_skipped
 from headrace.spark.source.rows import read_rows
 from headrace.spark.source.survey import Survey
 from headrace.spark.source.task import Task, make_tasks
@@ -24,8 +25,10 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with without_stack(), Link(self._options.servers, self._options.client) as link:
+            ranges = self._ranges(link)
+            check_queue(self._schema, self._options)
             # The order of rows across tasks is nobody's business in a batch, so a large partition may be cut.
-            return make_tasks(self._ranges(link), self._options, may_cut=True)
+            return make_tasks(ranges, self._options, may_cut=True)
 
     def _ranges(self, link: Link) -> list[Range]:
         survey = Survey(self._options, link)
@@ -33,7 +36,11 @@ class BatchReader(DataSourceReader):
         ends = survey.resolve(self._options.ending or Everywhere(LATEST), ats, is_start=False)
         begins = survey.resolve(self._options.starting or Everywhere(EARLIEST), ats, is_start=True)
         # The log's start last: what is gone by then is noticed.
-        begins = survey.kept(begins, survey.starts(ats))
+        wanted, begins = begins, survey.kept(begins, survey.starts(ats))
+        for at in ats:
+            lost = Range(at.topic, at.partition, wanted[at], min(begins[at], ends[at]))
+            if lost.start < lost.end:
+                log_skipped(lost, lost.end - lost.start)
         return [Range(at.topic, at.partition, begins[at], ends[at]) for at in ats if begins[at] < ends[at]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

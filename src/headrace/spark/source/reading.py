@@ -70,7 +70,7 @@ def read_ranges(
     ranges: Sequence[Range], columns: pa.Schema, settings: ReadSettings, *, skipped: Skipped | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some ranges, those of a partition in order. `skipped` hears how many offsets of a range are gone."""
-    reading = _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or _log_skipped)
+    reading = _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or log_skipped)
     return _joined(reading.batches(columns))
 
 
@@ -84,7 +84,7 @@ class Piece(NamedTuple):
 
 def fetch_ranges(ranges: Sequence[Range], settings: ReadSettings, *, skipped: Skipped | None = None) -> Iterator[Piece]:
     """What `read_ranges` decodes, for who decodes it otherwise."""
-    return _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or _log_skipped).pieces()
+    return _Reading(ranges, settings, kept(settings.servers, settings.client), skipped or log_skipped).pieces()
 
 
 @dataclass(slots=True)
@@ -231,9 +231,13 @@ class _Reading:
             progress.position = one.end
 
 
-def _log_skipped(one: Range, count: int) -> None:
+def log_skipped(one: Range, count: int) -> None:
+    """What a stream counts in its progress, a batch can only tell so."""
+    # Nobody sets up the logging of PySpark's workers, which then prints the message and none of its fields.
     _logger.warning(
-        "offsets that were to be read are gone",
+        "%s: %d offsets that were to be read are gone",
+        one.at,
+        count,
         extra={"topic": one.topic, "partition": one.partition, "count": count},
     )
 

@@ -24,6 +24,7 @@ from headrace.spark.errors import without_stack
 from headrace.spark.link import Link
 from headrace.spark.option.source import SourceOptions
 from headrace.spark.source.mark import read_mark, write_mark
+from headrace.spark.source.queue_check import check_queue
 from headrace.spark.source.reading import Range
 from headrace.spark.source.rows import read_rows
 from headrace.spark.source.tail import Tail
@@ -89,6 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made_tail is None:
             link = Link(self._options.servers, self._options.client)
             link.connect()
+            check_queue(self._schema, self._options)
             self._made_tail = Tail(self._options, link, control_is_news=self.control_is_news)
         return self._made_tail
 

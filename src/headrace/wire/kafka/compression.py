@@ -70,11 +70,16 @@ def _xerial_blocks(data: bytes) -> Iterator[bytes]:
         yield block
 
 
+def output_limit(size: int, *, output_bytes_max: int = OUTPUT_BYTES_MAX, ratio_max: int = RATIO_MAX) -> int:
+    """How much so many compressed bytes may become. Who compresses more strongly writes what is not read again."""
+    return min(output_bytes_max, max(size * ratio_max, _RATIO_FREE_BYTES))
+
+
 def decompress(
     codec: int, data: Buffer, *, output_bytes_max: int = OUTPUT_BYTES_MAX, ratio_max: int = RATIO_MAX
 ) -> bytes:
     """The data in full, or BatchTooLargeError if it would exceed a bound, or CorruptBatchError."""
-    limit = min(output_bytes_max, max(len(data) * ratio_max, _RATIO_FREE_BYTES))
+    limit = output_limit(len(data), output_bytes_max=output_bytes_max, ratio_max=ratio_max)
     match codec:
         case Codec.NONE:
             if len(data) > output_bytes_max:
