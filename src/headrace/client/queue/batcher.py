@@ -39,7 +39,9 @@ class Batcher(Generic[Item, Outcome]):
 
     async def submit(self, item: Item, size_bytes: int) -> Outcome:
         """Have an item carried with others, and wait for its own outcome."""
-        while self._pending_bytes > self._config.pending_bytes_max and not self._is_closed:
+        if self._is_closed:
+            raise ClosedError("the client is closed; make another one")
+        while self._pending_bytes > self._config.pending_bytes_max:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -48,8 +50,6 @@ class Batcher(Generic[Item, Outcome]):
                 # It may have been this one's turn, which is somebody else's now.
                 self._wake_waiting()
                 raise
-        if self._is_closed:
-            raise ClosedError("the client is closed; make another one")
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._pending.append((item, size_bytes, outcome))
         self._pending_bytes += size_bytes
@@ -57,13 +57,16 @@ class Batcher(Generic[Item, Outcome]):
         return await outcome
 
     async def close(self) -> None:
-        """Send what is pending and wait for the answers."""
-        while self._pending or self._requests:
+        """Take no more, send what was submitted before and wait for the answers."""
+        self._is_closed = True
+        while self._pending or self._requests or self._waiting:
             self._flush_pending()
             if self._requests:
                 await asyncio.wait(self._requests)
-        self._is_closed = True
-        self._wake_waiting()
+            else:
+                # Whoever waited for room has its turn now.
+                self._wake_waiting()
+                await asyncio.sleep(0)
 
     def _schedule(self) -> None:
         if not self._requests:
@@ -128,12 +131,12 @@ class Batcher(Generic[Item, Outcome]):
     def _wake_waiting(self) -> None:
         """A batch of those who wait for room. They look again, and the next are woken when these have left."""
         woken = 0
-        while self._waiting and (self._is_closed or self._pending_bytes <= self._config.pending_bytes_max):
+        while self._waiting and self._pending_bytes <= self._config.pending_bytes_max:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 woken += 1
-                if woken >= self._config.batch_count_max and not self._is_closed:
+                if woken >= self._config.batch_count_max:
                     break
 
     async def _carry(self, items: list[Item], outcomes: "list[asyncio.Future[Outcome]]") -> None:

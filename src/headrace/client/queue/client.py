@@ -71,7 +71,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Send what is pending, then let go of the connections; receives that wait end in ClosedError."""
-        for queue in self._queues.values():
+        for queue in tuple(self._queues.values()):
             await queue.close()
         await self._caller.close()
 

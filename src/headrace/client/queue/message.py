@@ -234,6 +234,15 @@ class AsyncMessage(MessageData):
         try:
             await self.settle(error)
         except HeadraceError as failed:
-            # The block's own error is the one to be seen; without a release the lease ends by itself.
-            _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
-        return isinstance(error, Retry | Reject)
+            return self.not_told(error, failed)
+        return _ends_here(error)
+
+    def not_told(self, error: BaseException, failed: HeadraceError) -> bool:
+        """A block has failed, and the node could not be told. Without a release the lease ends by itself."""
+        # The block's own error is the one to be seen.
+        _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
+        return _ends_here(error)
+
+
+def _ends_here(error: BaseException) -> bool:
+    return isinstance(error, Retry | Reject)
