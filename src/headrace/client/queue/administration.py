@@ -22,11 +22,15 @@ from headrace.client.queue.description import (
     Settings,
     State,
 )
+from headrace.model.errors import InvalidNameError
 
 T = TypeVar("T")
 
 
 def queue_path(name: str) -> str:
+    given: object = name
+    if not isinstance(given, str) or not given or not given.isprintable():
+        raise InvalidNameError(f"{name!r} is no queue's name; give a text of letters, digits, '.', '_' and '-'")
     return f"/queues/{quote(name, safe='')}"
 
 

@@ -6,7 +6,8 @@ a lone caller never waits for company, and a busy one gets batches without askin
 flight is bounded, and so are the bytes that wait; whoever comes above that bound waits before its item is taken.
 
 Each item has its own outcome. A batcher knows nothing of what an item is: `transmit` carries a list of them and gives
-one outcome for each, in order.
+one outcome for each, in order. A request that is refused as a whole is cut in two until it is known which item was
+the bad one: callers that know nothing of each other must not pay for each other's mistakes.
 """
 
 import asyncio
@@ -17,11 +18,24 @@ from typing import Generic, TypeVar
 from headrace.client.errors import ClosedError
 from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock, Timer
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, InvalidRequestError
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Transmit = Callable[[list[Item]], Awaitable[Sequence[Outcome | HeadraceError]]]
+
+
+async def carry_apart(transmit: "Transmit[Item, Outcome]", items: list[Item]) -> list[Outcome | HeadraceError]:
+    """An outcome for each item, where a request may be refused for one of them, before anything of it is done."""
+    try:
+        return list(await transmit(items))
+    except HeadraceError as error:
+        # An error of a kind of its own is about more than an item: the queue, the node, the way there.
+        if len(items) == 1 or type(error) is not InvalidRequestError:
+            return [error] * len(items)
+    middle = len(items) // 2
+    # One after the other: what was submitted first is carried first.
+    return [*await carry_apart(transmit, items[:middle]), *await carry_apart(transmit, items[middle:])]
 
 
 class Batcher(Generic[Item, Outcome]):
@@ -142,7 +156,7 @@ class Batcher(Generic[Item, Outcome]):
     async def _carry(self, items: list[Item], outcomes: "list[asyncio.Future[Outcome]]") -> None:
         results: Sequence[Outcome | Exception]
         try:
-            results = await self._transmit(items)
+            results = await carry_apart(self._transmit, items)
         except asyncio.CancelledError:
             for outcome in outcomes:
                 outcome.cancel()
