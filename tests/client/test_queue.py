@@ -188,7 +188,7 @@ def test_arguments_that_cannot_be_are_told_in_words_and_change_nothing(misuse: C
     run(work)
 
 
-@pytest.mark.parametrize("name", ["", 7, None, "or\nders", "\ud800"])
+@pytest.mark.parametrize("name", ["", 7, None, "\ud800"])
 def test_what_is_no_name_of_a_queue_is_refused_where_it_is_named(name: Any) -> None:
     async def work(client: AsyncClient, node: FakeNode) -> None:
         with pytest.raises(InvalidNameError, match="no queue's name"):

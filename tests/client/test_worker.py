@@ -15,7 +15,7 @@ from headrace.client.settings import QueueClientConfig
 from headrace.client.worker.config import WorkerConfig
 from headrace.client.worker.runner import Stop
 from headrace.client.worker.worker import Worker
-from headrace.model.errors import InvalidConfigError, InvalidRequestError
+from headrace.model.errors import InvalidConfigError, InvalidNameError, InvalidRequestError
 from headrace.model.queue import Backoff
 
 QUICK = QueueClientConfig(deadline_ms=2_000, retry_pause_ms=1, retry_pause_ms_max=5)
@@ -419,3 +419,15 @@ def test_a_handler_that_yields_or_cannot_be_called_is_refused_where_it_is_made()
             headrace.worker("orders")(handler)
     with pytest.raises(InvalidConfigError, match="a function that takes a message"):
         headrace.worker("orders")("brew")  # type: ignore[type-var]
+
+
+def test_a_queue_that_can_never_be_is_not_waited_for() -> None:
+    @headrace.worker("two words")
+    async def handle(message: headrace.AsyncMessage) -> None: ...
+
+    async def main() -> None:
+        async with fake_node() as node, AsyncClient([node.address], config=QUICK) as client, asyncio.timeout(20):
+            with pytest.raises(InvalidNameError, match="found ' '"):
+                await handle.serve(client, Stop())
+
+    asyncio.run(main())

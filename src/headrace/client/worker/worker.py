@@ -32,6 +32,7 @@ from headrace.host.process import hears_signals, on_stop_signal
 from headrace.host.rand import SystemRand
 from headrace.model.address import Address
 from headrace.model.errors import InvalidConfigError
+from headrace.model.names import check_topic_name
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 
@@ -79,6 +80,8 @@ class Worker(Generic[H]):
 
         `stop.ask()` is for the loop's own thread; others have `loop.call_soon_threadsafe(stop.ask)`.
         """
+        # A queue of a name that cannot be would be waited for without end.
+        check_topic_name(self.config.queue)
         threads = HandlerThreads(name=f"headrace-{self.config.queue}", count_max=self.config.concurrency)
         portal = Portal(asyncio.get_running_loop())
 
@@ -111,7 +114,7 @@ def _check_handler(handler: object) -> None:
         raise InvalidConfigError(f"{handler!r} is no handler; give a function that takes a message")
     for function in (handler, call):
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise InvalidConfigError("a handler that yields would not run at all; take the `yield` out of it")
+            raise InvalidConfigError(f"{handler!r} yields, so that it would not run at all; take the `yield` out of it")
 
 
 def worker(
