@@ -19,6 +19,7 @@ from headrace.client.settings import QueueClientConfig
 from headrace.model.address import Address
 from headrace.model.errors import (
     HeadraceError,
+    InvalidConfigError,
     InvalidNameError,
     InvalidRequestError,
     OverloadedError,
@@ -200,6 +201,24 @@ def test_what_is_no_name_of_a_queue_is_refused_where_it_is_named(name: Any) -> N
 def test_a_client_without_a_server_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="no server is named"):
         AsyncClient([])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_count_max": 0},
+        {"connections_max": 0},
+        {"batches_in_flight_max": -1},
+        {"deadline_ms": "30"},
+        {"deadline_ms": inf},
+        {"linger_ms": -1},
+        {"retries": 3},
+        {"connect_timeout_ms": True},
+    ],
+)
+def test_a_configuration_with_which_calls_would_never_end_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(wrong))):
+        QueueClientConfig(**wrong)
 
 
 def test_a_client_in_another_loop_is_refused_at_once_and_serves_its_own_on() -> None:
