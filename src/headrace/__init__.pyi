@@ -1,4 +1,9 @@
+from headrace.client.errors import ClosedError as ClosedError
+from headrace.client.errors import PartlySentError as PartlySentError
+from headrace.client.errors import UnknownOutcomeError as UnknownOutcomeError
+from headrace.client.errors import UnreachableError as UnreachableError
 from headrace.client.queue.client import AsyncClient as AsyncClient
+from headrace.client.queue.description import RedriveFilter as RedriveFilter
 from headrace.client.queue.message import AsyncMessage as AsyncMessage
 from headrace.client.queue.message import Reject as Reject
 from headrace.client.queue.message import Retry as Retry
@@ -13,5 +18,12 @@ from headrace.client.settings import QueueClientConfig as QueueClientConfig
 from headrace.client.worker.runner import Stop as Stop
 from headrace.client.worker.worker import worker as worker
 from headrace.model.errors import HeadraceError as HeadraceError
+from headrace.model.errors import InvalidRequestError as InvalidRequestError
+from headrace.model.errors import QueueExistsError as QueueExistsError
+from headrace.model.errors import QueueFullError as QueueFullError
+from headrace.model.errors import StaleReceiptError as StaleReceiptError
+from headrace.model.errors import TimedOutError as TimedOutError
+from headrace.model.errors import TransactionStateError as TransactionStateError
+from headrace.model.errors import UnknownQueueError as UnknownQueueError
 
 __version__: str

@@ -217,3 +217,15 @@ def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: 
     assert done.returncode == code
     assert words in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [("--lease", "13h", "43200"), ("--lease", "0", "lease_s"), ("--queue", "two words", "letters, digits")],
+)
+def test_a_worker_that_cannot_be_is_wrong_use(shop: Shop, option: str, value: str, words: str) -> None:
+    command = [*shop.command("teashop:handle"), "--queue", "orders", option, value]
+    done = subprocess.run(command, cwd=shop.path, capture_output=True, timeout=60, env=clean_environment())
+    assert done.returncode == 2
+    assert words in done.stderr.decode()
+    assert b"Traceback" not in done.stderr

@@ -19,6 +19,8 @@ from headrace.client.settings import QueueClientConfig
 from headrace.model.address import Address
 from headrace.model.errors import (
     HeadraceError,
+    InvalidConfigError,
+    InvalidNameError,
     InvalidRequestError,
     OverloadedError,
     QueueFullError,
@@ -138,6 +140,9 @@ def test_other_values_are_sent_as_json_and_read_back_as_values_or_types() -> Non
         ({"body": "x", "headers": {"shop": "\ud800"}}, "the header 'shop'"),
         ({"body": "x", "headers": {"shop": 7}}, "a text or bytes"),
         ({"body": "x", "headers": {7: "shop"}}, "a header's name"),
+        ({"body": "x", "headers": "shop"}, "pairs of name and value"),
+        ({"body": "x", "headers": [("shop",)]}, "pairs of name and value"),
+        ({"body": "x", "headers": 7}, "pairs of name and value"),
         ({"body": "x", "deduplication_id": "\ud800"}, "the deduplication id"),
         ({"body": "x", "deduplication_id": 7}, "give a text"),
         ({"body": "x", "priority": "high"}, "between 0 and 9"),
@@ -152,6 +157,87 @@ def test_what_cannot_be_sent_is_refused_before_it_leaves(arguments: dict[str, An
         with pytest.raises(InvalidRequestError, match=words):
             await client.queue("orders").send(**arguments)
         assert node.of("POST") == []
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("misuse", "words"),
+    [
+        (lambda queue, _: queue.receive(max="3"), "whole number of messages"),
+        (lambda queue, _: queue.receive(max=2.5), "whole number of messages"),
+        (lambda queue, _: queue.receive(max=0), "at least one"),
+        (lambda queue, _: queue.receive(wait=None), "no length of time"),
+        (lambda queue, _: queue.receive(lease="long"), "no length of time"),
+        (lambda _, message: message.extend(None), "no length of time"),
+        (lambda _, message: message.release("soon"), "no length of time"),
+        (lambda _, message: message.reject(7), "the reason is 7"),
+        (lambda _, message: message.reject("\ud800"), "the reason is a text with half"),
+    ],
+)
+def test_arguments_that_cannot_be_are_told_in_words_and_change_nothing(misuse: Callable[..., Any], words: str) -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        orders = client.queue("orders")
+        await orders.send("tea")
+        message = await one(client)
+        asked = len(node.requests)
+        with pytest.raises(InvalidRequestError, match=words):
+            await misuse(orders, message)
+        assert len(node.requests) == asked
+        assert not message.is_settled
+
+    run(work)
+
+
+@pytest.mark.parametrize("name", ["", 7, None, "\ud800"])
+def test_what_is_no_name_of_a_queue_is_refused_where_it_is_named(name: Any) -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        with pytest.raises(InvalidNameError, match="no queue's name"):
+            client.queue(name)
+
+    run(work)
+
+
+def test_a_client_without_a_server_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="no server is named"):
+        AsyncClient([])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_count_max": 0},
+        {"connections_max": 0},
+        {"batches_in_flight_max": -1},
+        {"deadline_ms": "30"},
+        {"deadline_ms": inf},
+        {"linger_ms": -1},
+        {"retries": 3},
+        {"connect_timeout_ms": True},
+    ],
+)
+def test_a_configuration_with_which_calls_would_never_end_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfigError, match=next(iter(wrong))):
+        QueueClientConfig(**wrong)
+
+
+def test_a_client_in_another_loop_is_refused_at_once_and_serves_its_own_on() -> None:
+    async def work(client: AsyncClient, node: FakeNode) -> None:
+        orders = client.queue("orders")
+        await orders.send("tea")
+        message = await one(client)
+        for misuse in (
+            lambda: orders.send("coffee"),
+            lambda: orders.send_many(["coffee"]),
+            lambda: orders.receive(wait=0),
+            message.ack,
+            lambda: message.extend(5),
+            client.queues,
+            client.close,
+        ):
+            with pytest.raises(InvalidRequestError, match="make one in each loop"):
+                await asyncio.to_thread(asyncio.run, misuse())
+        await message.ack()
 
     run(work)
 

@@ -12,11 +12,19 @@ from tests.support.proxy import Cut, breaking_proxy
 import headrace
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.description import RedriveFilter
+from headrace.client.queue.message import AsyncMessage
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.settings import QueueClientConfig
 from headrace.client.worker.runner import Stop
 from headrace.model.address import parse_address
-from headrace.model.errors import QueueExistsError, StaleReceiptError, UnknownMessageError, UnknownQueueError
+from headrace.model.errors import (
+    InvalidRequestError,
+    QueueExistsError,
+    StaleReceiptError,
+    UnknownMessageError,
+    UnknownQueueError,
+)
+from headrace.model.message import Sent
 
 PERSISTENT = QueueClientConfig(retry_pause_ms=1, retry_pause_ms_max=20)
 
@@ -310,3 +318,42 @@ def test_an_ordered_queue_is_worked_in_order_of_its_keys(node: RunningNode, name
     assert sorted(number for numbers in seen.values() for number in numbers) == list(range(40))
     for numbers in seen.values():
         assert numbers == sorted(numbers)
+
+
+def test_a_message_that_is_refused_does_not_take_those_along_that_left_with_it(node: RunningNode, name: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        queue = client.queue(name)
+        await queue.create()
+        bodies = [str(number) for number in range(9)]
+        sends = [queue.send(body, ttl=0 if body == "4" else None) for body in bodies]
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert [isinstance(outcome, Sent) for outcome in outcomes] == [body != "4" for body in bodies]
+        assert isinstance(outcomes[4], InvalidRequestError)
+        assert "ttl" in str(outcomes[4])
+
+        with pytest.raises(headrace.PartlySentError) as raised:
+            await queue.send_many([headrace.OutgoingMessage(body="bad", ttl=0), "9"])
+        assert [isinstance(outcome, Sent) for outcome in raised.value.outcomes] == [False, True]
+
+        messages = await queue.receive(max=20, wait=5)
+        assert [message.text for message in messages] == ["0", "1", "2", "3", "5", "6", "7", "8", "9"]
+        leases = [1_000_000_000 if message.text == "2" else 60 for message in messages]
+        extended = await asyncio.gather(*map(AsyncMessage.extend, messages, leases), return_exceptions=True)
+        assert [outcome is None for outcome in extended] == [message.text != "2" for message in messages]
+
+    run(node, work)
+
+
+def test_the_text_of_a_long_error_is_a_reason_to_reject_for(node: RunningNode, name: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        queue = client.queue(name)
+        await queue.send("tea")
+        async with (await queue.receive(wait=5))[0]:
+            raise headrace.Reject("cold " * 1_000)
+        dead = await first_of(client.queue(f"{name}-dead"))
+        reason = dead.header("headrace-dead-reason")
+        assert reason is not None
+        assert ("cold " * 1_000).encode().startswith(reason)
+        assert len(reason) == 1_024
+
+    run(node, work)

@@ -4,14 +4,18 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from tests.client.fake_node import FakeNode
-from tests.client.serving import ServedNode, serving_fake
+from tests.client.serving import DEADLINE_S, ServedNode, serving_fake
 
 import headrace
 from headrace.client.errors import ClosedError, UnreachableError
+from headrace.client.settings import QueueClientConfig
 from headrace.model.errors import HeadraceError, InvalidRequestError, StaleReceiptError
 
 
@@ -124,6 +128,98 @@ def test_a_closed_client_says_so_and_may_be_closed_again(node: ServedNode) -> No
     with pytest.raises(ClosedError):
         orders.send("milk")
     messages.close()  # type: ignore[attr-defined]  # a generator, as the loop's end finds it too
+
+
+def in_thread(work: Callable[[], object]) -> "Future[object]":
+    """What becomes of some work in a thread, which is left behind if it hangs."""
+    future: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def test_a_receive_that_waits_ends_when_another_thread_closes_the_client(node: ServedNode) -> None:
+    client = headrace.Client(node.server)
+    client.queue("orders").create()
+    waiting = in_thread(lambda: client.queue("orders").receive(wait=60))
+    node.wait(lambda n: bool(n.of("GET /queues/orders/messages")), "the receive is under way")
+    client.close()
+    with pytest.raises(ClosedError):
+        waiting.result(DEADLINE_S)
+
+
+def test_a_call_that_tries_again_ends_when_another_thread_closes_the_client() -> None:
+    with serving_fake() as node:
+        server = node.server
+    client = headrace.Client(server, config=QueueClientConfig(retry_pause_ms=600_000, deadline_ms=3_600_000))
+    waiting = in_thread(lambda: client.queue("orders").receive(wait=1))
+    tried = in_thread(lambda: client.connect())
+    assert isinstance(tried.exception(DEADLINE_S), UnreachableError)
+    client.close()
+    with pytest.raises(ClosedError):
+        waiting.result(DEADLINE_S)
+
+
+def test_threads_that_close_and_call_at_once_never_hang(node: ServedNode) -> None:
+    def call(orders: headrace.Queue) -> None:
+        with suppress(ClosedError):
+            while True:
+                orders.send("tea")
+
+    for _ in range(20):
+        client = headrace.Client(node.server)
+        calls = [in_thread(partial(call, client.queue("orders"))) for _ in range(4)]
+        calls += [in_thread(client.close) for _ in range(2)]
+        for called in calls:
+            called.result(DEADLINE_S)
+
+
+def test_an_error_in_a_block_is_seen_although_the_client_was_closed_in_it(node: ServedNode) -> None:
+    client = headrace.Client(node.server)
+    orders = client.queue("orders")
+    orders.send_many(["tea", "coffee"])
+    tea, coffee = orders.receive()
+
+    def close_and_fail() -> None:
+        client.close()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), tea, client.transaction():
+        close_and_fail()
+    with coffee:
+        raise headrace.Reject("cold")
+
+
+def test_a_client_that_came_through_a_fork_says_so_instead_of_hanging(node: ServedNode) -> None:
+    program = (
+        "import os, sys, headrace\n"
+        "with headrace.Client(sys.argv[1]) as client:\n"
+        "    client.queue('orders').send('of the parent')\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        try:\n"
+        "            client.queue('orders').send('of the child')\n"
+        "        except headrace.HeadraceError as error:\n"
+        "            print(error, flush=True)\n"
+        "        client.close()\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+        "    client.queue('orders').send('of the parent again')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, node.server], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert "made in another process; make one in each" in ran.stdout
+    assert [m["body"] for m in node.ask(lambda n: n.queue("orders").messages)] == [
+        b"of the parent",
+        b"of the parent again",
+    ]
 
 
 def test_waiting_for_itself_is_refused_instead_of_standing_still(client: headrace.Client, node: ServedNode) -> None:

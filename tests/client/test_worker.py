@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from headrace.client.settings import QueueClientConfig
 from headrace.client.worker.config import WorkerConfig
 from headrace.client.worker.runner import Stop
 from headrace.client.worker.worker import Worker
-from headrace.model.errors import InvalidConfigError, InvalidRequestError
+from headrace.model.errors import InvalidConfigError, InvalidNameError, InvalidRequestError
 from headrace.model.queue import Backoff
 
 QUICK = QueueClientConfig(deadline_ms=2_000, retry_pause_ms=1, retry_pause_ms_max=5)
@@ -386,3 +386,49 @@ def test_a_configuration_that_cannot_be_is_refused() -> None:
         headrace.worker("orders", lease=50_000)
     with pytest.raises(InvalidConfigError, match="unknown field"):
         headrace.worker("orders")(lambda message: None).configured(speed=11)
+
+
+def test_a_handler_that_only_makes_a_coroutine_has_not_done_its_message() -> None:
+    seen: list[int] = []
+
+    async def brew(message: headrace.Message) -> None:
+        raise AssertionError("nobody awaits this")
+
+    @headrace.worker("orders")
+    def handle(message: headrace.Message) -> object:
+        seen.append(message.attempt)
+        return brew(message)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: bool(node.queue("orders").released))
+        assert node.queue("orders").done == []
+
+    work(handle, during)
+    assert seen[0] == 1
+
+
+def test_a_handler_that_yields_or_cannot_be_called_is_refused_where_it_is_made() -> None:
+    async def pours(message: headrace.AsyncMessage) -> AsyncIterator[None]:
+        yield
+
+    def brews(message: headrace.Message) -> Iterator[None]:
+        yield
+
+    for handler in (pours, brews):
+        with pytest.raises(InvalidConfigError, match="yield"):
+            headrace.worker("orders")(handler)
+    with pytest.raises(InvalidConfigError, match="a function that takes a message"):
+        headrace.worker("orders")("brew")  # type: ignore[type-var]
+
+
+def test_a_queue_that_can_never_be_is_not_waited_for() -> None:
+    @headrace.worker("two words")
+    async def handle(message: headrace.AsyncMessage) -> None: ...
+
+    async def main() -> None:
+        async with fake_node() as node, AsyncClient([node.address], config=QUICK) as client, asyncio.timeout(20):
+            with pytest.raises(InvalidNameError, match="found ' '"):
+                await handle.serve(client, Stop())
+
+    asyncio.run(main())

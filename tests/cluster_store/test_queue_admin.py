@@ -83,6 +83,24 @@ def test_a_change_replaces_the_configuration_and_the_notes_of_one_gateway() -> N
     run(main())
 
 
+@pytest.mark.parametrize(
+    "config", [QueueConfig(retention_ms=2**63), QueueConfig(lease_ms=-1), QueueConfig(delay_ms=-1)]
+)
+def test_a_configuration_that_could_not_be_read_again_is_not_written(config: QueueConfig) -> None:
+    async def main() -> None:
+        world = World()
+        topic = await world.admin.create_topic("t", partition_count=1)
+        await world.queues.attach(topic, QueueConfig(), {})
+        with pytest.raises(InvalidConfigError, match="a queue cannot have this"):
+            await world.queues.change("t", config, None)
+        with pytest.raises(InvalidConfigError, match="a queue cannot have this"):
+            world.queues.draw("u", config, {})
+        assert world.catalog.queues["t"].config == QueueConfig()
+        world.following.cancel()
+
+    run(main())
+
+
 def test_the_key_of_receipts_is_drawn_once() -> None:
     async def main() -> None:
         world = World()

@@ -210,6 +210,8 @@ def test_a_signature_without_a_time_or_with_a_bad_one_is_incomplete() -> None:
     without = {name: value for name, value in signed.headers.items() if name != "x-amz-date"}
     assert refusal(signed._replace(headers=without), signed=signed) is Failure.INCOMPLETE
     assert refusal(signed._replace(headers={**without, "date": "soon"}), signed=signed) is Failure.INCOMPLETE
+    overflows = "Fri, 31 Dec 9999 23:59:59 -2359"
+    assert refusal(signed._replace(headers={**without, "date": overflows}), signed=signed) is Failure.INCOMPLETE
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=60))

@@ -14,6 +14,7 @@ from headrace.cli.output import EXIT_FAILED, fail, notice
 from headrace.cli.queue_session import parse_optional_span
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.worker.worker import Worker, checked_config
+from headrace.model.errors import InvalidConfigError
 
 HandlerArgument = Annotated[
     str, typer.Argument(metavar="MODULE:HANDLER", help="A function, or what @headrace.worker made of it.")
@@ -99,12 +100,12 @@ def worker(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     found = _load(handler)
-    if isinstance(found, Worker):
-        chosen = found.configured(**changes)
-    elif "queue" in changes:
-        chosen = Worker(found, checked_config(**changes))
-    else:
+    if not isinstance(found, Worker) and queue is None:
         fail(f"{handler} says no queue; add --queue, or decorate it with @headrace.worker('orders')")
+    try:
+        chosen = found.configured(**changes) if isinstance(found, Worker) else Worker(found, checked_config(**changes))
+    except InvalidConfigError as error:
+        raise typer.BadParameter(str(error)) from None
     if not chosen.run(http):
         notice("Some handlers did not finish in time; their messages were given back.")
         raise typer.Exit(EXIT_FAILED)

@@ -1,9 +1,14 @@
 """How a queue client behaves. Every wait has a deadline, everything that is held a bound."""
 
+from math import inf
+
 import msgspec
+
+from headrace.model.errors import InvalidConfigError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 MIB = 1024 * 1024
+_MAY_BE_ZERO = ("linger_ms", "retry_pause_ms", "retry_pause_ms_max")
 
 
 class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,3 +31,17 @@ class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Bodies that wait to be sent, for each queue; above it `send` waits before it takes more.
     pending_bytes_max: int = 64 * MIB
     answer_bytes_max: int = 64 * MIB
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            value: object = getattr(self, field.name)
+            if not _can_be(field.name, value):
+                raise InvalidConfigError(f"a client cannot have {field.name}={value!r}; the default is {field.default}")
+
+
+def _can_be(name: str, value: object) -> bool:
+    if name == "retries" or isinstance(value, bool):
+        return name == "retries" and isinstance(value, bool)
+    # With room for nothing, a call would wait for ever.
+    least = 0 if name in _MAY_BE_ZERO else 1
+    return isinstance(value, int | float) and least <= value < inf

@@ -105,6 +105,11 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_queue_config(name: str, config: QueueConfig) -> QueueConfig:
     """Refuse what contradicts itself, saying what to change."""
+    try:
+        # What is out of range here could be written and never be read again: no node would start with it.
+        msgspec.convert(msgspec.to_builtins(config), QueueConfig)
+    except msgspec.ValidationError as error:
+        raise InvalidConfigError(f"a queue cannot have this: {error}") from None
     if config.dead_letter is not None:
         check_topic_name(config.dead_letter)
         if config.dead_letter == name:

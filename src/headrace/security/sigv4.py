@@ -207,7 +207,7 @@ def _from_http_date(date: str | None) -> str:
         raise _incomplete("Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header.")
     try:
         return parsedate_to_datetime(date).astimezone(UTC).strftime(_TIME_FORMAT)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise _incomplete("The Date header is not a date of HTTP.") from None
 
 

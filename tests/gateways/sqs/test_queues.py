@@ -143,13 +143,17 @@ def test_the_suffix_and_the_attribute_of_fifo_go_together() -> None:
         ("MaximumMessageSize", "1048577", "InvalidAttributeValue"),
         ("MessageRetentionPeriod", "59", "InvalidAttributeValue"),
         ("MessageRetentionPeriod", "1209601", "InvalidAttributeValue"),
+        ("MessageRetentionPeriod", "000000000060" + "9" * 20, "InvalidAttributeValue"),
+        ("VisibilityTimeout", "0" * 5_000 + "5", "InvalidAttributeValue"),
         ("ReceiveMessageWaitTimeSeconds", "21", "InvalidAttributeValue"),
         ("SqsManagedSseEnabled", "maybe", "InvalidAttributeValue"),
         ("Policy", "{", "InvalidAttributeValue"),
         ("Policy", "[]", "InvalidAttributeValue"),
+        ("Policy", '{"a":' * 10_000 + "1" + "}" * 10_000, "InvalidAttributeValue"),
         ("RedrivePolicy", "{}", "InvalidAttributeValue"),
         ("RedrivePolicy", policy("dead", 0), "InvalidAttributeValue"),
         ("RedrivePolicy", policy("dead", 1001), "InvalidAttributeValue"),
+        ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidAttributeValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "dead", "maxReceiveCount": 1}', "InvalidParameterValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}', "InvalidAttributeValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "some"}', "InvalidAttributeValue"),
@@ -313,6 +317,17 @@ def test_permissions_are_statements_of_the_policy() -> None:
     door.call("RemovePermission", QueueUrl=url, Label="mine")
     assert "Policy" not in attributes(door, url)
     assert refused(door, "RemovePermission", QueueUrl=url, Label="mine") == "InvalidParameterValue"
+
+
+@pytest.mark.parametrize("statements", ['"all"', "5", "null", '["all", 5]'])
+def test_permissions_are_added_to_a_policy_that_says_nothing_sensible(statements: str) -> None:
+    door = Door()
+    url = door.create("orders", Policy=f'{{"Statement": {statements}}}')
+    given = {"QueueUrl": url, "Label": "mine", "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
+    assert refused(door, "RemovePermission", QueueUrl=url, Label="mine") == "InvalidParameterValue"
+    door.call("AddPermission", **given)
+    [statement] = json.loads(attributes(door, url, "Policy")["Policy"])["Statement"]
+    assert statement["Sid"] == "mine"
 
 
 def test_dead_letters_are_moved_back_by_a_task_that_can_be_watched_and_cancelled() -> None:

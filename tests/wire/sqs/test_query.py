@@ -115,6 +115,8 @@ def test_the_address_names_the_queue_where_the_form_does_not() -> None:
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag.Value": "a"}, "MalformedInput"),
         ({"Action": "UntagQueue", "QueueUrl": URL, "TagKey": "a", "TagKey.1": "b"}, "MalformedInput"),
         ({"Action": "SendMessageBatch"}, "MissingParameter"),
+        ({"Action": "TagQueue", "QueueUrl": URL, f"Tag.{'1' * 5_000}.Key": "a"}, "MalformedInput"),
+        ({"Action": "PurgeQueue", "QueueUrl": URL, ".".join("a" * 5_000): "a"}, "MalformedInput"),
     ],
 )
 def test_a_form_that_makes_no_request_is_refused(fields: dict[str, str], code: str) -> None:
@@ -170,6 +172,16 @@ def test_every_text_that_is_allowed_survives_xml(text: str) -> None:
     assert (root.findtext(f"{NS}GetQueueUrlResult/{NS}QueueUrl") or "") == text
 
 
+@given(st.text(st.characters(codec="utf-8")))
+def test_any_text_makes_an_answer_that_a_parser_reads(text: str) -> None:
+    said = text.replace("\r", "") or "nothing"
+    shown = "".join(c if is_xml_text(c.encode()) else "\ufffd" for c in said)
+    tags = ElementTree.fromstring(query.render("ListQueueTags", answer.QueueTags(tags={"a": said}), "r"))
+    assert tags.findtext(f"{NS}ListQueueTagsResult/{NS}Tag/{NS}Value") == shown
+    error = ElementTree.fromstring(query.render_error(SqsError(QUEUE_DOES_NOT_EXIST, said), "r"))
+    assert error.findtext(f"{NS}Error/{NS}Message") == shown
+
+
 def test_errors_have_their_codes_in_both_protocols() -> None:
     error = SqsError(QUEUE_DOES_NOT_EXIST, "The specified queue does not exist.")
     body, headers = codec.JSON.error(error, "r")
@@ -189,6 +201,7 @@ def test_errors_have_their_codes_in_both_protocols() -> None:
         ("SendMessage", b"{}", "MissingParameter"),
         ("SendMessage", b'{"QueueUrl": "u", "MessageBody": 5}', "InvalidParameterValue"),
         ("SendMessage", b"[]", "InvalidParameterValue"),
+        ("SendMessage", b'{"QueueUrl": "u", "x":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "MalformedInput"),
     ],
 )
 def test_a_json_body_that_makes_no_request_is_refused(operation: str, body: bytes, code: str) -> None:

@@ -6,6 +6,8 @@ says that a second time changes nothing. Pauses between attempts grow and are ji
 last error is raised, not a bare timeout.
 """
 
+import asyncio
+
 from headrace.client.deadline import Deadline
 from headrace.client.http.connection import Answer
 from headrace.client.http.pool import Pool
@@ -16,6 +18,7 @@ from headrace.host.rand import Rand
 from headrace.model.errors import (
     DiskFullError,
     HeadraceError,
+    InvalidRequestError,
     QueueFullError,
     StoreUnavailableError,
     TimedOutError,
@@ -66,11 +69,25 @@ class Caller:
         self.rand = rand
         self._quick = quick
         self._waiting = waiting
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check_loop(self) -> None:
+        """Connections belong to the loop that made them; in another one an answer would never be heard of."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif loop is not self._loop:
+            raise InvalidRequestError(
+                "this AsyncClient belongs to another event loop, that of its first call; make one in each loop, or "
+                "use Client, which threads may share"
+            )
 
     async def connect(self) -> None:
+        self.check_loop()
         await self._quick.probe()
 
     async def drop_idle(self) -> None:
+        self.check_loop()
         await self._quick.drop_idle()
         await self._waiting.drop_idle()
 
@@ -90,6 +107,7 @@ class Caller:
         deadline: Deadline | None = None,
     ) -> Answer:
         """Carry out a request; any answer but success is raised as an error of the tree."""
+        self.check_loop()
         line = f"{method} {target} HTTP/1.1\r\n".encode("ascii")
         head = b"Accept: %b\r\n" % form.encode()
         if body or method != "GET":

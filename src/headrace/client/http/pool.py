@@ -100,6 +100,9 @@ class Pool:
             except UnreachableError as error:
                 errors.append(error)
                 continue
+            if self._is_closed:  # meanwhile
+                connection.abort()
+                raise ClosedError("the client is closed; make another one")
             if address != self._addresses[0]:
                 self._addresses.remove(address)
                 self._addresses.insert(0, address)

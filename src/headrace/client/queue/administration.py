@@ -22,12 +22,20 @@ from headrace.client.queue.description import (
     Settings,
     State,
 )
+from headrace.model.errors import InvalidNameError
 
 T = TypeVar("T")
 
 
 def queue_path(name: str) -> str:
-    return f"/queues/{quote(name, safe='')}"
+    """Where a queue is on a node, which knows what may be a name; here is only what no path can say."""
+    given: object = name
+    if not isinstance(given, str) or not given:
+        raise InvalidNameError(f"{name!r} is no queue's name; give a text")
+    try:
+        return f"/queues/{quote(name, safe='')}"
+    except UnicodeEncodeError:
+        raise InvalidNameError(f"{name!r} is no queue's name: it is not UTF-8 text") from None
 
 
 def _query(**values: object) -> str:

@@ -6,7 +6,8 @@ a lone caller never waits for company, and a busy one gets batches without askin
 flight is bounded, and so are the bytes that wait; whoever comes above that bound waits before its item is taken.
 
 Each item has its own outcome. A batcher knows nothing of what an item is: `transmit` carries a list of them and gives
-one outcome for each, in order.
+one outcome for each, in order. A request that is refused as a whole is cut in two until it is known which item was
+the bad one: callers that know nothing of each other must not pay for each other's mistakes.
 """
 
 import asyncio
@@ -17,11 +18,24 @@ from typing import Generic, TypeVar
 from headrace.client.errors import ClosedError
 from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock, Timer
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, InvalidRequestError
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 Transmit = Callable[[list[Item]], Awaitable[Sequence[Outcome | HeadraceError]]]
+
+
+async def carry_apart(transmit: "Transmit[Item, Outcome]", items: list[Item]) -> list[Outcome | HeadraceError]:
+    """An outcome for each item, where a request may be refused for one of them, before anything of it is done."""
+    try:
+        return list(await transmit(items))
+    except HeadraceError as error:
+        # An error of a kind of its own is about more than an item: the queue, the node, the way there.
+        if len(items) == 1 or type(error) is not InvalidRequestError:
+            return [error] * len(items)
+    middle = len(items) // 2
+    # One after the other: what was submitted first is carried first.
+    return [*await carry_apart(transmit, items[:middle]), *await carry_apart(transmit, items[middle:])]
 
 
 class Batcher(Generic[Item, Outcome]):
@@ -39,7 +53,9 @@ class Batcher(Generic[Item, Outcome]):
 
     async def submit(self, item: Item, size_bytes: int) -> Outcome:
         """Have an item carried with others, and wait for its own outcome."""
-        while self._pending_bytes > self._config.pending_bytes_max and not self._is_closed:
+        if self._is_closed:
+            raise ClosedError("the client is closed; make another one")
+        while self._pending_bytes > self._config.pending_bytes_max:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
@@ -48,8 +64,6 @@ class Batcher(Generic[Item, Outcome]):
                 # It may have been this one's turn, which is somebody else's now.
                 self._wake_waiting()
                 raise
-        if self._is_closed:
-            raise ClosedError("the client is closed; make another one")
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._pending.append((item, size_bytes, outcome))
         self._pending_bytes += size_bytes
@@ -57,13 +71,16 @@ class Batcher(Generic[Item, Outcome]):
         return await outcome
 
     async def close(self) -> None:
-        """Send what is pending and wait for the answers."""
-        while self._pending or self._requests:
+        """Take no more, send what was submitted before and wait for the answers."""
+        self._is_closed = True
+        while self._pending or self._requests or self._waiting:
             self._flush_pending()
             if self._requests:
                 await asyncio.wait(self._requests)
-        self._is_closed = True
-        self._wake_waiting()
+            else:
+                # Whoever waited for room has its turn now.
+                self._wake_waiting()
+                await asyncio.sleep(0)
 
     def _schedule(self) -> None:
         if not self._requests:
@@ -128,18 +145,18 @@ class Batcher(Generic[Item, Outcome]):
     def _wake_waiting(self) -> None:
         """A batch of those who wait for room. They look again, and the next are woken when these have left."""
         woken = 0
-        while self._waiting and (self._is_closed or self._pending_bytes <= self._config.pending_bytes_max):
+        while self._waiting and self._pending_bytes <= self._config.pending_bytes_max:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
                 woken += 1
-                if woken >= self._config.batch_count_max and not self._is_closed:
+                if woken >= self._config.batch_count_max:
                     break
 
     async def _carry(self, items: list[Item], outcomes: "list[asyncio.Future[Outcome]]") -> None:
         results: Sequence[Outcome | Exception]
         try:
-            results = await self._transmit(items)
+            results = await carry_apart(self._transmit, items)
         except asyncio.CancelledError:
             for outcome in outcomes:
                 outcome.cancel()

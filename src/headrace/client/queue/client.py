@@ -45,6 +45,8 @@ class AsyncClient:
     ) -> None:
         listed = servers.split(",") if isinstance(servers, str) else servers
         addresses = [_address(server) for server in listed]
+        if not addresses:
+            raise InvalidRequestError("no server is named; give the HTTP address of a node, for example 127.0.0.1:8080")
         config = config or QueueClientConfig()
         clock, rand, transport = clock or SystemClock(), rand or SystemRand(), transport or TcpTransport()
 
@@ -71,7 +73,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Send what is pending, then let go of the connections; receives that wait end in ClosedError."""
-        for queue in self._queues.values():
+        self._caller.check_loop()
+        for queue in tuple(self._queues.values()):
             await queue.close()
         await self._caller.close()
 

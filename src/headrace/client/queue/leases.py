@@ -42,19 +42,24 @@ class Leases:
             await batcher.close()
 
     async def acknowledge(self, receipt: str) -> None:
+        self._caller.check_loop()
         await self._acknowledgements.submit(receipt, _RECEIPT_BYTES)
 
     async def extend(self, receipt: str, lease_s: float) -> None:
+        self._caller.check_loop()
         await self._extensions.submit(Extension(receipt, lease_s), _RECEIPT_BYTES)
 
     async def release(self, receipt: str, delay_s: float | None) -> None:
+        self._caller.check_loop()
         await self._releases.submit(Release(receipt, delay_s), _RECEIPT_BYTES)
 
     async def give_back(self, receipt: str) -> None:
         """Nobody has begun with the message: the attempt does not count."""
+        self._caller.check_loop()
         await self._releases.submit(Release(receipt, unbegun=True), _RECEIPT_BYTES)
 
     async def reject(self, receipt: str, reason: str) -> None:
+        self._caller.check_loop()
         await self._rejections.submit(Rejection(receipt, reason), _RECEIPT_BYTES + len(reason))
 
     async def acknowledge_many(self, receipts: list[str]) -> list[HeadraceError | None]:

@@ -14,13 +14,15 @@ from typing import Any, Protocol, Self, TypeVar, overload
 import msgspec
 
 from headrace.client.queue.leases import Leases
-from headrace.client.queue.outgoing import Span, seconds
+from headrace.client.queue.outgoing import Span, checked_text, needed_seconds, seconds
 from headrace.client.queue.wire import Delivery
 from headrace.model.errors import HeadraceError, InvalidRequestError
 from headrace.model.message import Headers
 
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
+# What a node keeps of a reason. Many a reason is another error's text, and no reason to keep trying.
+_REASON_LENGTH_MAX = 1_024
 
 
 class Retry(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
@@ -178,21 +180,21 @@ class AsyncMessage(MessageData):
     async def release(self, delay: Span | None = None) -> None:
         """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
         self._check_lease()
+        delay_s = seconds(delay)
         self._is_settled = True
-        await self._leases.release(self.receipt, seconds(delay))
+        await self._leases.release(self.receipt, delay_s)
 
     async def reject(self, reason: str) -> None:
-        """No attempt can help: to the dead-letter queue with it."""
+        """No attempt can help: to the dead-letter queue with it. A long reason is cut."""
         self._check_lease()
+        said = checked_text("the reason", reason)[:_REASON_LENGTH_MAX]
         self._is_settled = True
-        await self._leases.reject(self.receipt, reason)
+        await self._leases.reject(self.receipt, said)
 
     async def extend(self, lease: Span) -> None:
         """Hold it for so long from now on."""
         if self.receipt:
-            length = seconds(lease)
-            assert length is not None
-            await self._leases.extend(self.receipt, length)
+            await self._leases.extend(self.receipt, needed_seconds(lease))
 
     def _check_lease(self) -> None:
         if not self.receipt:
@@ -234,6 +236,15 @@ class AsyncMessage(MessageData):
         try:
             await self.settle(error)
         except HeadraceError as failed:
-            # The block's own error is the one to be seen; without a release the lease ends by itself.
-            _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
-        return isinstance(error, Retry | Reject)
+            return self.not_told(error, failed)
+        return _ends_here(error)
+
+    def not_told(self, error: BaseException, failed: HeadraceError) -> bool:
+        """A block has failed, and the node could not be told. Without a release the lease ends by itself."""
+        # The block's own error is the one to be seen.
+        _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
+        return _ends_here(error)
+
+
+def _ends_here(error: BaseException) -> bool:
+    return isinstance(error, Retry | Reject)

@@ -35,12 +35,22 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seconds(span: Span | None) -> float | None:
-    if span is None:
-        return None
+    return None if span is None else needed_seconds(span)
+
+
+def needed_seconds(span: Span) -> float:
     length: object = span.total_seconds() if isinstance(span, timedelta) else span
     if not isinstance(length, int | float) or not 0 <= length < inf:
         raise InvalidRequestError(f"{span!r} is no length of time; give seconds from 0 on, or a timedelta")
     return length
+
+
+def checked_text(what: str, value: object) -> str:
+    """A text that UTF-8 can say."""
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{what} is {value!r}; give a text")
+    _bytes(what, value)
+    return value
 
 
 def key_bytes(key: Key | None) -> bytes | None:
@@ -59,12 +69,6 @@ def _bytes(what: str, value: object) -> bytes:
     if not isinstance(value, bytes):
         raise InvalidRequestError(f"{what} is {value!r}; give a text or bytes")
     return value
-
-
-def _check_text(what: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise InvalidRequestError(f"{what} is {value!r}; give a text")
-    _bytes(what, value)
 
 
 def to_send(message: OutgoingMessage) -> Send:
@@ -88,7 +92,7 @@ def to_send(message: OutgoingMessage) -> Send:
             f"priority {priority!r} is no whole number between 0 and {PRIORITY_MAX}, the most urgent"
         )
     if deduplication_id is not None:
-        _check_text("the deduplication id", deduplication_id)
+        checked_text("the deduplication id", deduplication_id)
     return Send(
         data,
         key_bytes(message.key),
@@ -134,10 +138,13 @@ def _unsayable(value: object) -> float | None:
 def _headers(given: HeaderValues | None) -> Headers:
     if given is None:
         return ()
-    pairs = given.items() if isinstance(given, Mapping) else given
+    try:
+        pairs = [(name, value) for name, value in (given.items() if isinstance(given, Mapping) else given)]
+    except (TypeError, ValueError):
+        raise InvalidRequestError(f"headers are {given!r}; give a dict, or pairs of name and value") from None
     headers = tuple((name, _bytes(f"the header {name!r}", value)) for name, value in pairs)
     for name, _ in headers:
-        _check_text("a header's name", name)
+        checked_text("a header's name", name)
         if name.startswith(HEADER_PREFIX):
             raise InvalidRequestError(f"{name} is a header of headrace's own; choose a name that begins otherwise")
     return headers

@@ -31,7 +31,7 @@ from headrace.client.queue.description import (
 )
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.message import AsyncMessage
-from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, seconds
+from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, needed_seconds, seconds
 from headrace.client.queue.sender import RequestIds, Sender
 from headrace.client.queue.wire import decode_received
 from headrace.model.errors import HeadraceError, InvalidRequestError
@@ -90,10 +90,10 @@ class AsyncQueue:
 
     async def receive(self, max: int = 10, wait: Span = 20, lease: Span | None = None) -> list[AsyncMessage]:
         """Lease up to so many messages, waiting up to so long for the first; an empty list when the time is over."""
-        if max < 1:
-            raise InvalidRequestError(f"max is {max}; ask for at least one message")
-        wait_s = seconds(wait)
-        assert wait_s is not None
+        asked: object = max
+        if not isinstance(asked, int) or asked < 1:
+            raise InvalidRequestError(f"max is {max!r}; ask for a whole number of messages, at least one")
+        wait_s = needed_seconds(wait)
         deadline = Deadline(self._caller.clock, wait_s * 1000)
         left_ms = int(wait_s * 1000)
         while True:

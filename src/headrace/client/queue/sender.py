@@ -17,7 +17,7 @@ from headrace.client.deadline import Deadline
 from headrace.client.errors import PartlySentError
 from headrace.client.http.caller import MSGPACK, Caller, Pauses, is_worth_repeating
 from headrace.client.http.problem import error_for, read
-from headrace.client.queue.batcher import Batcher
+from headrace.client.queue.batcher import Batcher, carry_apart
 from headrace.client.queue.outgoing import OutgoingMessage, size_bytes, to_send
 from headrace.client.queue.wire import Failure, Send, SendRequest, SendResult, decode_sent, encode
 from headrace.client.settings import QueueClientConfig
@@ -90,12 +90,14 @@ class Sender:
         await self._without_ids.close()
 
     async def send(self, message: OutgoingMessage) -> Sent:
+        self._caller.check_loop()
         send = to_send(message)
         batcher = self._without_ids if send.deduplication_id is None else self._with_ids
         return await batcher.submit(send, size_bytes(send))
 
     async def send_many(self, messages: Sequence[object]) -> list[Sent]:
         """Bodies or `OutgoingMessage`s, in as many requests as they need."""
+        self._caller.check_loop()
         sends = to_sends(messages)
         outcomes: Outcomes = []
         if any(send.key is not None for send in sends):
@@ -113,10 +115,7 @@ class Sender:
 
     async def _carry(self, batch: list[Send]) -> Outcomes:
         async with self._places:
-            try:
-                return await self._transmit(batch)
-            except HeadraceError as error:
-                return [error] * len(batch)
+            return await carry_apart(self._transmit, batch)
 
     async def _transmit(self, sends: list[Send]) -> Outcomes:
         """Send a batch, and again while that can help some message of it, until the deadline."""

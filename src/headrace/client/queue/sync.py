@@ -82,7 +82,13 @@ class Message(MessageData):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        return self._portal.run(self._message.__aexit__(kind, error, traceback))
+        try:
+            return self._portal.run(self._message.__aexit__(kind, error, traceback))
+        except ClosedError as closed:
+            if error is None:
+                raise
+            # The block's own error is the one to be seen.
+            return self._message.not_told(error, closed)
 
 
 class Queue:
@@ -232,10 +238,12 @@ class Client:
         self._loop.run(self._client.connect())
 
     def close(self) -> None:
-        """Send what is pending and let go of the connections."""
+        """Send what is pending and let go of the connections; receives of other threads end in ClosedError."""
         if self._loop.is_open:
             try:
-                self._loop.run(self._client.close())
+                # Another thread may be closing it too.
+                with suppress(ClosedError):
+                    self._loop.run(self._client.close())
             finally:
                 self._loop.close()
 

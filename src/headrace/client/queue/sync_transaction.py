@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from headrace.client.errors import ClosedError
 from headrace.client.portal import Portal
 from headrace.client.queue.outgoing import HeaderValues, Key, Span
 from headrace.client.queue.transaction import AsyncTransaction, AsyncTransactionQueue
@@ -49,7 +50,12 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._portal.run(self.inner.__aexit__(kind, error, traceback))
+        try:
+            self._portal.run(self.inner.__aexit__(kind, error, traceback))
+        except ClosedError:
+            # The node aborts it in time; the block's own error is the one to be seen.
+            if error is None:
+                raise
 
     def queue(self, name: str) -> "TransactionQueue":
         """A queue, or a topic that is no queue, to send to."""

@@ -32,6 +32,7 @@ from headrace.host.process import hears_signals, on_stop_signal
 from headrace.host.rand import SystemRand
 from headrace.model.address import Address
 from headrace.model.errors import InvalidConfigError
+from headrace.model.names import check_topic_name
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 
@@ -40,6 +41,7 @@ class Worker(Generic[H]):
     """A handler and how it wants its messages. Calling it calls the handler, as in a test."""
 
     def __init__(self, handler: H, config: WorkerConfig) -> None:
+        _check_handler(handler)
         self.handler = handler
         self.config = config
         self.__doc__ = handler.__doc__
@@ -78,11 +80,13 @@ class Worker(Generic[H]):
 
         `stop.ask()` is for the loop's own thread; others have `loop.call_soon_threadsafe(stop.ask)`.
         """
+        # A queue of a name that cannot be would be waited for without end.
+        check_topic_name(self.config.queue)
         threads = HandlerThreads(name=f"headrace-{self.config.queue}", count_max=self.config.concurrency)
         portal = Portal(asyncio.get_running_loop())
 
         def in_thread(message: AsyncMessage) -> "asyncio.Future[None]":
-            return threads.run(lambda: self.handler(Message(message, portal)))
+            return threads.run(lambda: _done(self.handler(Message(message, portal))))
 
         handler = cast(Handler, self.handler) if self.is_async else in_thread
         queue = client.queue(self.config.queue)
@@ -92,6 +96,25 @@ class Worker(Generic[H]):
         finally:
             threads.close()
         return not runner.was_cut
+
+
+def _done(result: object) -> None:
+    """A handler that returns something that is still to be awaited has done nothing yet, and must not seem to have."""
+    if inspect.iscoroutine(result):
+        result.close()
+    if inspect.isawaitable(result):
+        raise TypeError(
+            "the handler returned something to be awaited, and is no `async def` itself; make it one, and await in it"
+        )
+
+
+def _check_handler(handler: object) -> None:
+    call = getattr(handler, "__call__", None)  # noqa: B004 - an object that is called like a function
+    if call is None:
+        raise InvalidConfigError(f"{handler!r} is no handler; give a function that takes a message")
+    for function in (handler, call):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InvalidConfigError(f"{handler!r} yields, so that it would not run at all; take the `yield` out of it")
 
 
 def worker(

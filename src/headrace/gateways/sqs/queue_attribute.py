@@ -72,6 +72,7 @@ _DEFAULT_FIFO_NOTES = {"DeduplicationScope": "queue", "FifoThroughputLimit": "pe
 _RETENTION_S = 345_600  # four days, SQS's default and not the queues'
 _RECEIVE_COUNT_MAX = 1_000
 _SOURCES_MAX = 10
+_DIGITS_MAX = 12
 # Of fields that are text in some tools and numbers in others.
 _lenient = msgspec.json.Decoder(Any)
 
@@ -103,7 +104,7 @@ def _check(name: str, value: str, *, is_fifo: bool) -> str:
         raise SqsError(INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:100]}.")
     if name in _RANGES:
         low, high = _RANGES[name]
-        if not (value.isascii() and value.isdigit() and low <= int(value[:12]) <= high):
+        if not _is_between(value, low, high):
             raise _invalid(name, f"Reason: Must be between {low} and {high}.")
         return str(int(value))
     if name in _CHOICES:
@@ -121,10 +122,14 @@ def _check(name: str, value: str, *, is_fifo: bool) -> str:
     return value
 
 
+def _is_between(value: str, low: int, high: int) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX and low <= int(value) <= high
+
+
 def _document(name: str, value: str) -> dict[str, Any]:
     try:
         found = _lenient.decode(value.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise _invalid(name, "Reason: Not a JSON object.")
@@ -138,7 +143,7 @@ def parse_redrive_policy(value: str) -> RedrivePolicy | None:
     arn, count = policy.get("deadLetterTargetArn"), str(policy.get("maxReceiveCount", ""))
     if not isinstance(arn, str) or not arn:
         raise _invalid("RedrivePolicy", "Reason: deadLetterTargetArn is missing.")
-    if not (count.isascii() and count.isdigit() and 1 <= int(count[:9]) <= _RECEIVE_COUNT_MAX):
+    if not _is_between(count, 1, _RECEIVE_COUNT_MAX):
         raise _invalid("RedrivePolicy", f"Reason: maxReceiveCount must be between 1 and {_RECEIVE_COUNT_MAX}.")
     return RedrivePolicy(name_of_arn(arn, "deadLetterTargetArn"), int(count))
 

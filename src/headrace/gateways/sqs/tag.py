@@ -134,9 +134,5 @@ def _policy(queue: Queue) -> dict[str, Any]:
     text = stored_attributes(queue).get("Policy", "")
     policy: dict[str, Any] = msgspec.json.decode(text) if text else {"Version": "2012-10-17", "Id": queue.name}
     statements = policy.get("Statement", [])
-    return {
-        **policy,
-        "Statement": [one for one in statements if isinstance(one, dict)]
-        if isinstance(statements, list)
-        else [statements],
-    }
+    listed = statements if isinstance(statements, list) else [statements]
+    return {**policy, "Statement": [one for one in listed if isinstance(one, dict)]}

@@ -85,6 +85,8 @@ def decode_json(operation: str, body: bytes) -> SqsRequest:
         raise _refusal(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SqsError(MALFORMED, f"The body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise SqsError(MALFORMED, "The body is nested too deeply.") from None
 
 
 def _decode_without_nulls(operation: str, body: bytes, error: msgspec.ValidationError) -> SqsRequest:

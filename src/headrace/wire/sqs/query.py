@@ -6,6 +6,7 @@ describe, and the tree to the same names that the JSON protocol has. An answer g
 repeated elements under the names of their members.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -21,6 +22,9 @@ NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
 
 # A batch of ten messages with ten attributes each has some 430 fields.
 _FIELDS_MAX = 1_000
+# The longest name of a field has six parts: SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.StringValue.
+_DEPTH_MAX = 10
+_DIGITS_MAX = 9
 
 # Members of lists in a form, and the field of the request that they make up.
 _LISTS = {
@@ -56,6 +60,10 @@ _MAP_ELEMENTS = {
 }
 # An XML parser reads a bare carriage return as a line feed, and the body's MD5 would be another.
 _ESCAPES = {"\r": "&#13;"}
+# What XML cannot say, not even escaped. Bodies have none of it; a key that came by another door may, and a message
+# that no parser can read could never be received.
+_UNSAYABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_REPLACEMENT = "\ufffd"
 
 Tree = dict[str, Any]  # names to texts or to trees
 
@@ -75,6 +83,8 @@ def to_request(operation: str, form: Mapping[str, str]) -> Tree:
         if name in ("Action", "Version"):
             continue
         *path, leaf = name.split(".")
+        if len(path) > _DEPTH_MAX:
+            raise SqsError(MALFORMED, f"The field {name[:100]} has too many parts.")
         place = tree
         for part in path:
             inner = place.setdefault(part, {})
@@ -110,7 +120,7 @@ def _named(tree: Tree) -> Tree:
 
 
 def _in_order(name: str, numbered: Tree) -> list[Any]:
-    if not all(number.isascii() and number.isdigit() for number in numbered):
+    if not all(number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX for number in numbered):
         raise SqsError(MALFORMED, f"The members of {name} are numbered: {name}.1, {name}.2 and so on.")
     return [numbered[number] for number in sorted(numbered, key=int)]
 
@@ -153,14 +163,18 @@ def _element(operation: str, name: str, value: Any) -> Iterator[str]:
     elif isinstance(value, bool):
         yield "true" if value else "false"
     else:
-        yield escape(str(value), _ESCAPES)
+        yield _text(str(value))
     yield f"</{name}>"
+
+
+def _text(value: str) -> str:
+    return escape(_UNSAYABLE.sub(_REPLACEMENT, value), _ESCAPES)
 
 
 def render_error(error: SqsError, request_id: str) -> bytes:
     kind = error.kind
     return (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{kind.fault}</Type>'
-        f"<Code>{kind.code}</Code><Message>{escape(error.message, _ESCAPES)}</Message><Detail/></Error>"
+        f"<Code>{kind.code}</Code><Message>{_text(error.message)}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()
