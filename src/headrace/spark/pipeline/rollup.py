@@ -31,6 +31,8 @@ from headrace.model.names import GROUPS_TOPIC, check_topic_name
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
+from headrace.spark.lake.sink_option import table_path
+from headrace.spark.pipeline.asked import check_report, check_servers
 from headrace.spark.pipeline.context import Run
 from headrace.spark.pipeline.rollup_event import EVENT_SCHEMA, JOURNAL_COLUMNS, Events
 from headrace.spark.pipeline.rollup_summary import COLUMNS, lines, summarise
@@ -57,6 +59,7 @@ _OFFSETS = (
     "one -> array_max(filter(commits, it -> it.place = one).offset)))"
 )
 _LOOK_BYTES = 256 * 1024
+_HOURS_MAX = 100 * 366 * 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,10 @@ class RollupOptions:
     hours: float = 24.0  # of which the summary and the report speak
 
     def __post_init__(self) -> None:
+        check_servers(self.server)
+        check_report(self.report)
+        if self.table is not None:
+            table_path(self.table)
         for option, name in (("--topic", self.topic), *(("--topics", name) for name in self.topics)):
             try:
                 check_topic_name(name)
@@ -80,8 +87,8 @@ class RollupOptions:
             raise OptionError(f"--topics has {self.topic}, which the rollup itself writes to; leave it out")
         if self.late_s < 0:
             raise OptionError(f"--late {self.late_s:g} is below zero")
-        if self.hours <= 0:
-            raise OptionError(f"--hours {self.hours:g} has to be above zero")
+        if not 0 < self.hours <= _HOURS_MAX:
+            raise OptionError(f"--hours {self.hours:g} has to be above zero, and not more than {_HOURS_MAX:,}")
 
     def identity(self) -> dict[str, str]:
         return {
@@ -89,7 +96,8 @@ class RollupOptions:
             "topics": ",".join(sorted(self.topics)) or "all",
             "groups": "yes" if self.groups else "no",
             "topic": self.topic,
-            "table": self.table or "none",
+            # From wherever it is named: one checkpoint belongs to one table.
+            "table": "none" if self.table is None else str(table_path(self.table)),
         }
 
 
