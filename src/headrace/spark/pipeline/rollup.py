@@ -58,6 +58,7 @@ _OFFSETS = (
     "map_from_arrays(array_distinct(commits.place), transform(array_distinct(commits.place), "
     "one -> array_max(filter(commits, it -> it.place = one).offset)))"
 )
+_NAME = "headrace-rollup"
 _LOOK_BYTES = 256 * 1024
 _HOURS_MAX = 100 * 366 * 24
 
@@ -106,7 +107,7 @@ def run(options: RollupOptions, run: Run) -> Summary:
     topics = prepare(options)
     spark = run.spark()
     register(spark)
-    log = journal(spark.readStream, options, topics)
+    log = journal(lambda: spark.readStream, options)
     rows = roll_up(events(log, options.server, topics), late_s=options.late_s)
     to_topic = (
         messages(rows)
@@ -133,10 +134,14 @@ def run(options: RollupOptions, run: Run) -> Summary:
 
 def prepare(options: RollupOptions) -> dict[UUID, str]:
     """Make the topic that is written to, and say which topics there are, by id. Fails here, before anything runs."""
-    loop = BackgroundLoop(name="headrace-rollup")
+    loop = BackgroundLoop(name=_NAME)
 
     async def ask() -> dict[UUID, str]:
-        async with StreamClient(options.server, config=ClientConfig(client_id="headrace-rollup")) as client:
+        async with StreamClient(options.server, config=ClientConfig(client_id=_NAME)) as client:
+            if options.groups:
+                # The first question about a group makes the topic of their commits, where there was none. It has to be
+                # there from the first run on: a query goes on from its checkpoint only with as many sources.
+                await client.groups.committed(_NAME)
             found = {topic.name: topic.id for topic in await client.admin.list_topics()}
             missing = [name for name in options.topics if name not in found]
             if missing:
@@ -152,14 +157,16 @@ def prepare(options: RollupOptions) -> dict[UUID, str]:
         loop.close()
 
 
-def journal(
-    reader: "DataFrameReader | DataStreamReader", options: RollupOptions, topics: Mapping[UUID, str]
-) -> "DataFrame":
-    """The batches and entries of what is to be rolled up, from the earliest on."""
+def journal(reader: "Callable[[], DataFrameReader | DataStreamReader]", options: RollupOptions) -> "DataFrame":
+    """The batches and entries of what is to be rolled up, from the earliest on.
+
+    Each source has a reader of its own: one that was used keeps its options for the next.
+    """
 
     def read(how: str, what: str) -> "DataFrame":
         return (
-            reader.format(JOURNAL)
+            reader()
+            .format(JOURNAL)
             .schema(JOURNAL_COLUMNS)
             .option("kafka.bootstrap.servers", options.server)
             .option(how, what)
@@ -173,7 +180,7 @@ def journal(
         rows = read("subscribe", ",".join(options.topics))
     else:
         rows = read("subscribePattern", f"(?!{options.topic.replace('.', '[.]')}$).*")
-    if options.groups and GROUPS_TOPIC in topics.values():
+    if options.groups:
         rows = rows.union(read("subscribe", GROUPS_TOPIC))
     return rows
 
