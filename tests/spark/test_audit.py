@@ -223,6 +223,16 @@ def test_a_topic_that_there_is_not_is_refused(
         audit(spark, tmp_path, node, topic)
 
 
+def test_a_topic_of_which_the_lake_has_nothing_is_not_called_clean(
+    spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    create(node, topic)
+    produce(node, topic, ["a"])
+    copy = lake(tmp_path / "lake", read(spark, node, subscribe=topic, includeHeaders="true"))
+    with pytest.raises(OptionError, match=f"has no message of {topic}-mistyped, so nothing can be said about it"):
+        audit(spark, tmp_path, node, topic, f"{topic}-mistyped", lake=copy)
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

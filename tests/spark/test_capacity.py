@@ -100,6 +100,7 @@ def test_every_step_and_every_figure_is_in_the_answer(tmp_path: Path) -> None:
         ({"replicas": 0}, "--replicas 0 is too few"),
         ({"readers": -1}, "--readers -1 is below zero"),
         ({"compression": 0.5}, "--compression 0.5 is below 1"),
+        ({"compression": float("nan")}, "--compression nan is below 1"),
     ],
 )
 def test_a_load_that_cannot_be_is_refused(wrong: dict[str, int], words: str) -> None:
@@ -160,6 +161,13 @@ def test_the_newest_full_run_of_a_benchmark_counts(tmp_path: Path) -> None:
     assert "send" not in benchmarked(tmp_path, 100)
     with pytest.raises(OptionError, match="is no directory"):
         benchmarked(tmp_path / "absent", 10)
+
+
+def test_a_directory_without_a_full_run_is_no_source_of_figures(tmp_path: Path) -> None:
+    (tmp_path / "1.json").write_text(results(True, [throughput(30.0)]))
+    (tmp_path / "2.json").write_text("{torn")
+    with pytest.raises(OptionError, match=f"--bench {tmp_path} has no results of a full run"):
+        benchmarked(tmp_path, 10)
 
 
 def test_what_a_person_gives_comes_before_what_was_measured() -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from tests.support.node import NodeProcess
 
@@ -95,3 +97,12 @@ def test_a_control_batch_is_a_row_for_each_of_its_records() -> None:
 def test_nothing_is_an_empty_batch_with_every_column() -> None:
     found, end = entries(b"", topic="t", partition=0, start=5, end=9)
     assert (found.num_rows, found.schema, end) == (0, ARROW_SCHEMA, 5)
+
+
+def test_a_stream_that_cannot_be_says_why(spark: SparkSession, node: NodeProcess, topic: str, checkpoint: str) -> None:
+    register(spark)
+    reader = spark.readStream.format(NAME).option("kafka.bootstrap.servers", node.server)
+    rows = reader.option("subscribe", topic).option("subscribePattern", topic).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    with pytest.raises(StreamingQueryException, match="name what to read by one of subscribe, subscribePattern"):
+        query.awaitTermination()

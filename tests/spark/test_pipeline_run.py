@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from tests.support.wait import wait_until
 
 from headrace.host.other_process import ask_to_end, birth_of
 from headrace.spark.errors import OptionError
+from headrace.spark.pipeline.cluster import check_cluster
 from headrace.spark.pipeline.context import Run
 from headrace.spark.pipeline.errors import OtherRunError, PipelineFailedError, RunInProgressError, UnknownRunError
 from headrace.spark.pipeline.place import default_state, run_id
@@ -111,10 +113,14 @@ def _record(state: Path) -> RunRecord:
         ({"id": "a b"}, "--id 'a b' is no name"),
         ({"master": "local", "remote": "sc://x"}, "exclude each other"),
         ({"remote": "spark://x"}, "write sc://HOST:PORT"),
+        ({"remote": "sc://"}, "write sc://HOST:PORT"),
+        ({"remote": "sc://host:port"}, "write sc://HOST:PORT"),
         ({"master": "foo"}, "--spark 'foo' is no Spark cluster"),
         ({"master": "spark://host"}, "write spark://HOST:PORT"),
         ({"master": "local[0]"}, "is no Spark cluster"),
-        ({"every_s": -1.0}, "below zero"),
+        ({"every_s": -1.0}, "--every -1.0 is no number of seconds"),
+        ({"every_s": float("inf")}, "--every inf is no number of seconds"),
+        ({"every_s": float("nan")}, "--every nan is no number of seconds"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path: Path, settings: dict[str, object], words: str) -> None:
@@ -128,6 +134,43 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path, settings: dict[str,
 )
 def test_every_kind_of_cluster_that_spark_has_is_taken(tmp_path: Path, master: str) -> None:
     assert RunSettings(state=tmp_path, master=master).master == master
+
+
+@pytest.mark.parametrize("remote", ["sc://a", "sc://a:15002/;token=x;use_ssl=true", "sc://[::1]:15002", "local[2]"])
+def test_every_connect_address_that_spark_has_is_taken(tmp_path: Path, remote: str) -> None:
+    assert RunSettings(state=tmp_path, remote=remote).remote == remote
+
+
+# Clusters that are not there.
+
+
+def test_a_master_that_does_not_answer_is_told_before_spark_is_started() -> None:
+    with closed_port() as port, pytest.raises(PipelineFailedError, match=f"no Spark master answers at .*:{port}; is"):
+        check_cluster(f"spark://127.0.0.1:{port},127.0.0.1:{port}", None)
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with closed_port() as port, socket.create_server(("127.0.0.1", 0)) as server:
+        check_cluster(f"spark://127.0.0.1:{port},127.0.0.1:{server.getsockname()[1]}", None)
+
+
+def test_a_connect_server_that_does_not_answer_is_told_soon_and_without_its_token() -> None:
+    with closed_port() as port, pytest.raises(PipelineFailedError) as refused:
+        check_cluster(None, f"sc://127.0.0.1:{port}/;token=secret", connect_s=0.2)
+    assert str(refused.value) == f"no Spark Connect server answers at sc://127.0.0.1:{port}; is one running there?"
+
+
+def test_who_listens_and_does_not_speak_is_no_connect_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PipelineFailedError, match="no Spark Connect"):
+        check_cluster(None, f"sc://127.0.0.1:{server.getsockname()[1]}", connect_s=0.2)
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port on which nobody listens, and nobody else will."""
+    with socket.socket() as kept:
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -156,9 +199,29 @@ execute("archive", {"topics": "orders"}, body, RunSettings(state=Path(sys.argv[1
 """
 
 
+# A session is being started, with a server that takes its time.
+_STARTING = """
+import sys
+from pathlib import Path
+from tests.spark.pipeline_run import RecordingView
+from headrace.spark.pipeline.errors import StoppedEarlyError
+from headrace.spark.pipeline.run import RunSettings, execute
+
+class View(RecordingView):
+    def progress(self, step, totals, of):
+        print("ready", flush=True)
+
+settings = RunSettings(state=Path(sys.argv[1]), id="job", remote=sys.argv[2])
+try:
+    execute("archive", {"topics": "orders"}, lambda run: run.spark(), settings, View())
+except StoppedEarlyError:
+    sys.exit(9)
+"""
+
+
 @contextmanager
-def other_process(state: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", _WAITING, str(state)], stdout=subprocess.PIPE)
+def other_process(state: Path, script: str = _WAITING, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", script, str(state), *more], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"ready\n"
@@ -192,6 +255,17 @@ def test_ctrl_c_asks_a_run_to_end(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
     assert find_run(tmp_path, "job").condition == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_whose_spark_still_starts_ends_at_once_when_it_is_asked_to(tmp_path: Path, number: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        remote = f"sc://127.0.0.1:{silent.getsockname()[1]}"
+        with other_process(tmp_path, _STARTING, remote) as process:
+            process.send_signal(number)
+            assert process.wait(10) == 9
+    record = find_run(tmp_path, "job")
+    assert (record.condition, record.failure) == ("stopped", None)
 
 
 def test_a_killed_run_has_died_and_can_be_run_again(tmp_path: Path) -> None:

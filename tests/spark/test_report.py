@@ -96,6 +96,17 @@ def test_a_chart_of_nothing_says_so(points: list[tuple[int, float | None]]) -> N
     assert "nothing" in draw_bars(BarChart(title="t", unit="u", bars=[]))
 
 
+def test_the_label_of_the_last_moment_ends_on_the_paper() -> None:
+    drawn = ElementTree.fromstring(
+        draw_lines(
+            LineChart(title="a", unit="b", series=[Series(name="c", points=[(0, 1.0), (60_000, 2.0)])])
+        ).partition("</svg>")[0]
+        + "</svg>"
+    )
+    last = [text for text in drawn.iter("text") if text.text == "00:01:00"]
+    assert [(text.get("x"), text.get("text-anchor")) for text in last] == [("920.0", "end")]
+
+
 def test_one_point_is_a_chart_too() -> None:
     assert "<circle" in draw_lines(LineChart(title="t", unit="u", series=[Series(name="a", points=[(5, 0.0)])]))
 

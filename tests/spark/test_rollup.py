@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import RecordingView, make_run
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, running
 
 from headrace.client.portal import BackgroundLoop
 from headrace.client.queue.sync import Client
@@ -262,7 +262,7 @@ def test_a_queue_and_a_group_of_a_real_node(spark: SparkSession, node: NodeProce
     consumer.close()
     options = RollupOptions(server=node.server, topics=(topic,))
     topics = prepare(options)
-    found = rows_of(roll_up(events(journal(spark.read, options, topics), node.server, topics), late_s=0))
+    found = rows_of(roll_up(events(journal(lambda: spark.read, options), node.server, topics), late_s=0))
     total = {key: row["messages"] for key, row in found.items() if key[0] == topic}
     assert total == {
         (topic, None, "sent"): 20,
@@ -326,6 +326,29 @@ def test_minutes_are_written_once_to_topic_table_and_report(
     seen = observed_load(str(table))
     assert seen.peak_per_s == 3.0
     assert 100 < seen.message_bytes < 130
+
+
+def test_everything_is_rolled_up_with_groups_that_came_after_the_first_run(
+    spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    minute_s = int(datetime.now(UTC).timestamp()) // 60 * 60 - 3600
+
+    def send(node: NodeProcess, minute: int) -> None:
+        producer = Producer({"bootstrap.servers": node.server})
+        producer.produce(topic, b"x", timestamp=(minute_s + minute * 60) * 1000)
+        assert producer.flush(30) == 0
+
+    with running(tmp_path / "data") as node:
+        options = RollupOptions(server=node.server, late_s=0)
+        send(node, 0)
+        run(options, make_run(spark, tmp_path / "run"))
+        consumer = Consumer({"bootstrap.servers": node.server, "group.id": "readers"})
+        consumer.commit(offsets=[Place(topic, 0, 1)], asynchronous=False)
+        consumer.close()
+        send(node, 1)
+        summary = run(options, make_run(spark, tmp_path / "run"))
+    # The commit is of now, and a message of now would be needed to close its minute.
+    assert [row[:5] for row in summary.rows] == [(topic, None, "sent", 2, 2)]
 
 
 def test_a_topic_that_is_missing_is_named_before_anything_runs(node: NodeProcess) -> None:

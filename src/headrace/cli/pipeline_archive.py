@@ -1,6 +1,6 @@
 """`headrace pipeline run archive`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,10 @@ from headrace.cli.pipeline_run import Where, pipeline_command
 from headrace.cli.queue_session import HttpOption
 from headrace.cli.session import DEFAULT_SERVER, ServerOption
 from headrace.client.settings import DEFAULT_HTTP
+
+if TYPE_CHECKING:
+    from headrace.spark.pipeline.context import Run
+    from headrace.spark.pipeline.summary import Summary
 
 _UPKEEP = "The table's upkeep"
 
@@ -92,4 +96,9 @@ def archive(
         upkeep_minutes=upkeep,
         skips_lost=skip_lost,
     )
-    where.run("archive", options.identity(), lambda run: pipeline.run(run.spark(), options, run))
+
+    def body(run: "Run") -> "Summary":
+        pipeline.check(options, run)
+        return pipeline.run(run.spark(), options, run)
+
+    where.run("archive", options.identity(), body)

@@ -1,11 +1,15 @@
 """`headrace pipeline run audit`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.pipeline_run import Where, pipeline_command
 from headrace.cli.session import DEFAULT_SERVER, ServerOption
+
+if TYPE_CHECKING:
+    from headrace.spark.pipeline.context import Run
+    from headrace.spark.pipeline.summary import Summary
 
 _RULES = "What applications number themselves"
 
@@ -101,4 +105,9 @@ def audit(
         is_live=where.continuous,
         patience_s=patience,
     )
-    where.run("audit", options.identity(), lambda run: pipeline.run(run.spark(), options, run))
+
+    def body(run: "Run") -> "Summary":
+        pipeline.check(options)
+        return pipeline.run(run.spark(), options, run)
+
+    where.run("audit", options.identity(), body)

@@ -117,14 +117,13 @@ def capacity(
     [cyan]headrace pipeline run capacity --rollup /lake/rollup --growth 3 --report capacity.html[/]
     """
     from headrace.spark.pipeline import capacity_run as pipeline
-    from headrace.spark.pipeline.capacity import GB, TB, Load, Machine
+    from headrace.spark.pipeline.capacity import GB, TB, Load, Machine, check_positive
     from headrace.spark.pipeline.figures import BATCHES, UNITS
     from headrace.spark.pipeline.measure import Measurement
 
     if batch not in BATCHES:
         raise OptionError(f"--batch {batch} was not measured; take one of {', '.join(map(str, BATCHES))}")
-    if growth <= 0:
-        raise OptionError(f"--growth {growth:g} has to be above zero")
+    check_positive("--growth", growth)
     load = Load(
         messages_per_day=messages,
         message_bytes=size,
@@ -158,6 +157,9 @@ def capacity(
 
 
 def _figures(texts: list[str], known: dict[str, str]) -> dict[str, float]:
+    from headrace.spark.pipeline.capacity import check_positive
+    from headrace.spark.pipeline.figures import RECORD_OVERHEAD
+
     given = {}
     for name, text in parse_pairs(texts):
         if name not in known:
@@ -166,6 +168,6 @@ def _figures(texts: list[str], known: dict[str, str]) -> dict[str, float]:
             given[name] = float(text)
         except ValueError:
             raise OptionError(f"--figure {name}={text} is no number") from None
-        if not given[name] > 0 and name != "record_overhead":
-            raise OptionError(f"--figure {name}={text} has to be above zero")
+        if name != RECORD_OVERHEAD or given[name] != 0:  # a format may have no overhead
+            check_positive(f"--figure {name}={text}:", given[name])
     return given

@@ -1,12 +1,16 @@
 """`headrace pipeline run dead-letters`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.pipeline_run import ReportOption, Where, pipeline_command
 from headrace.cli.queue_session import HttpOption
 from headrace.client.settings import DEFAULT_HTTP
+
+if TYPE_CHECKING:
+    from headrace.spark.pipeline.context import Run
+    from headrace.spark.pipeline.summary import Summary
 
 _REDRIVE = "Sending them back"
 
@@ -88,4 +92,9 @@ def dead_letters(
         sample_count=samples,
         report=report,
     )
-    where.run("dead-letters", options.identity(), lambda run: pipeline.run(run.spark(), options, run))
+
+    def body(run: "Run") -> "Summary":
+        pipeline.check(options)
+        return pipeline.run(run.spark(), options, run)
+
+    where.run("dead-letters", options.identity(), body)

@@ -1,6 +1,6 @@
 """`headrace pipeline run replay`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from headrace.cli.session import DEFAULT_SERVER, ServerOption
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.model.errors import InvalidRequestError
 from headrace.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from headrace.spark.pipeline.context import Run
+    from headrace.spark.pipeline.summary import Summary
 
 _CHOICE = "Which messages"
 _SENDING = "How they are sent"
@@ -131,7 +135,12 @@ def replay(
         keeps_times=keep_times,
         is_dry=dry_run,
     )
-    where.run("replay", options.identity(), lambda run: pipeline.run(run.spark(), options, run))
+
+    def body(run: "Run") -> "Summary":
+        pipeline.check(options)
+        return pipeline.run(run.spark(), options, run)
+
+    where.run("replay", options.identity(), body)
 
 
 def _moment(option: str, text: str | None) -> int | None:

@@ -22,6 +22,7 @@ import typer
 from headrace.cli.output import EXIT_FAILED, JsonOption, fail, notice
 from headrace.cli.pipeline_view import JsonView, PeopleView, PipelineView
 from headrace.cli.session import parse_pairs
+from headrace.spark.pipeline.errors import StoppedEarlyError
 from headrace.spark.pipeline.place import STATE_VARIABLE, default_state
 from headrace.spark.pipeline.run import EVERY_S_DEFAULT, RunSettings, execute
 
@@ -129,16 +130,19 @@ class Where:
             is_verbose=self.verbose,
         )
         view: PipelineView = JsonView() if self.as_json else PeopleView(pipeline)
-        with view:
-            try:
+        try:
+            with view:
                 id, summary = execute(pipeline, identity, body, settings, view)
-            except Exception:
-                if self.verbose:
-                    traceback.print_exc()
-                raise
-            except KeyboardInterrupt:
-                notice("Ended at once; the next run goes on from the checkpoint.")
-                raise typer.Exit(EXIT_FAILED) from None
+        except Exception:
+            if self.verbose:
+                traceback.print_exc()
+            raise
+        except StoppedEarlyError:
+            notice("Stopped before Spark had started; nothing was begun.")
+            return
+        except KeyboardInterrupt:
+            notice("Ended at once; the next run goes on from the checkpoint.")
+            raise typer.Exit(EXIT_FAILED) from None
         view.summary(id, summary)
         if summary.is_found:
             raise typer.Exit(EXIT_FOUND)

@@ -1,7 +1,9 @@
 """How far a pipeline is, on the screen: a line that is drawn over for people, lines of JSON for programs."""
 
+import os
+import sys
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -36,10 +38,10 @@ class PeopleView:
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True, file=_terminal())
         self._live: Live | None = None
         self._clock = SystemClock()
-        self._said_ms: int | None = None
+        self._said_ms = self._clock.monotonic_ms()  # who is quicker than one line's time says nothing in a pipe
 
     def __enter__(self) -> Self:
         return self
@@ -62,7 +64,7 @@ class PeopleView:
 
     def _is_due(self) -> bool:
         now_ms = self._clock.monotonic_ms()
-        if self._said_ms is not None and now_ms - self._said_ms < _PLAIN_EVERY_MS:
+        if now_ms - self._said_ms < _PLAIN_EVERY_MS:
             return False
         self._said_ms = now_ms
         return True
@@ -114,6 +116,13 @@ class JsonView:
 
     def summary(self, id: str, summary: Summary) -> None:
         emit_json({"event": "summary", "id": id, **summary.as_json()})
+
+
+def _terminal() -> TextIO | None:
+    """The terminal under a name of its own: while a JVM is started, standard error is a file for what that says."""
+    if not sys.stderr.isatty():
+        return None
+    return os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding=sys.stderr.encoding, errors="replace")
 
 
 def progress_line(step: str, totals: Totals, of: int | None) -> str:

@@ -12,15 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from headrace.model.errors import HeadraceError
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.journal.entry import ARROW_SCHEMA, SCHEMA, entries
 from headrace.spark.option.source import SourceOptions, check_batch, check_stream, read_options
 from headrace.spark.source.batch import BatchReader
 from headrace.spark.source.reading import READ_UNCOMMITTED, Range, fetch_ranges
-from headrace.spark.source.stream import StreamReader
+from headrace.spark.source.stream import RefusedStream, StreamReader
 from headrace.spark.source.task import read_settings
 
 if TYPE_CHECKING:
@@ -43,9 +44,12 @@ class JournalDataSource(DataSource):
         with without_stack():
             return JournalReader(_checked(schema), _all_of_it(check_batch(read_options(self.options))))
 
-    def streamReader(self, schema: StructType) -> "JournalStreamReader":  # noqa: N802 - as PySpark calls it
-        with without_stack():
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - as PySpark calls it
+        try:
             return JournalStreamReader(_checked(schema), _all_of_it(check_stream(read_options(self.options))))
+        except HeadraceError as error:
+            # PySpark loses an exception that is raised here, and tells of one of its own instead.
+            return RefusedStream(error)
 
 
 class JournalReader(BatchReader):

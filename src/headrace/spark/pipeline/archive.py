@@ -12,6 +12,7 @@ a promise to run the archive now and then.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,16 +26,18 @@ from headrace.client.router import ClientConfig
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.values import TopicInfo, TopicPartition
 from headrace.host.clock import SystemClock
-from headrace.model.errors import InvalidNameError, UnknownTopicError
+from headrace.model.errors import InvalidNameError
 from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.lake.key import PartitionKey, partition_application
 from headrace.spark.lake.maintenance import VACUUM_HOURS_DEFAULT, Contents, contents
+from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
 from headrace.spark.lake.table import exists, open_table
 from headrace.spark.lake.upkeep import Kept, RegularUpkeep, Upkeep, keep_up
 from headrace.spark.link import Link
 from headrace.spark.option.kafka import READ_COMMITTED, SERVERS
+from headrace.spark.pipeline.asked import check_http, check_queues, check_servers, found_topics, reached
 from headrace.spark.pipeline.summary import Summary
 from headrace.spark.source.reading import Range, ReadSettings, read_ranges
 
@@ -72,6 +75,8 @@ class ArchiveOptions:
 
     def __post_init__(self) -> None:
         table_path(self.table)
+        check_servers(self.server)
+        check_http(self.http)
         if not (self.topics or self.queues or self.pattern):
             raise OptionError("nothing to archive is named; give --topic, --queue or --pattern")
         if self.topics and self.pattern:
@@ -89,8 +94,8 @@ class ArchiveOptions:
             raise OptionError(f"--keep-days is {self.keep_days}; keep one day or more, or leave it out to keep all")
         if self.vacuum_hours is not None and self.vacuum_hours < 1:
             raise OptionError(f"--vacuum-hours is {self.vacuum_hours}; it must be longer than a batch: 1 or more")
-        if self.upkeep_minutes <= 0:
-            raise OptionError(f"--upkeep is {self.upkeep_minutes:g} minutes; it has to be above zero")
+        if not 0 < self.upkeep_minutes < math.inf:
+            raise OptionError(f"--upkeep is {self.upkeep_minutes:g} minutes; it has to be a number above zero")
 
     @property
     def path(self) -> Path:
@@ -119,12 +124,23 @@ def _check_pattern(pattern: str | None) -> None:
         raise OptionError(f"--pattern {pattern!r} is no regular expression: {error}") from None
 
 
+def check(options: ArchiveOptions, run: "Run") -> None:
+    """Ask the node whether all of it is there. Whoever cannot be answered should not wait for a session."""
+    with reached(options.server, _CLIENT) as link:
+        found_topics(link, options.topics)
+        if options.pattern is not None and not _topics(link, Part("pattern", "subscribePattern", options.pattern)):
+            later = "is archived once it is there" if run.is_continuous else "is archived by a later run"
+            run.note(f"No topic matches {options.pattern!r} yet; what matches it {later}.")
+    if options.queues:
+        check_queues(options.http, options.queues)
+
+
 def run(spark: "SparkSession", options: ArchiveOptions, run: "Run") -> Summary:
     before = _contents(options.path)
     clock = SystemClock()
     # Days are UTC's, whatever the session was made with.
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    with Link(options.server, _CLIENT) as link:
+    with reached(options.server, _CLIENT) as link:
         starts = {part: _starts(link, options, part) for part in _parts(options)}
         queries = [_start(spark, options, run, part, offsets) for part, offsets in starts.items()]
         with RegularUpkeep(
@@ -167,13 +183,7 @@ def _parts(options: ArchiveOptions) -> Iterator[Part]:
 def _topics(link: Link, part: Part) -> list[TopicInfo]:
     if part.option == "subscribePattern":
         return [topic for topic in link.all_topics() if part.is_of(topic.name)]
-    names = part.value.split(",")
-    found = link.topics(names)
-    for name in names:
-        if name not in found:
-            kind = "queue" if part.option == "queue" else "topic"
-            raise UnknownTopicError(f"there is no {kind} {name}; create it with `headrace {kind} create {name}`")
-    return list(found.values())
+    return list(found_topics(link, part.value.split(",")).values())
 
 
 def _starts(link: Link, options: ArchiveOptions, part: Part) -> str:
@@ -224,6 +234,15 @@ def _start(spark: "SparkSession", options: ArchiveOptions, run: "Run", part: Par
 def rows_to_keep(messages: "DataFrame") -> "DataFrame":
     """The archive's columns of a source's rows."""
     return messages.withColumn(DAY, sf.to_date("timestamp")).select(*ARCHIVE_COLUMNS)
+
+
+def open_archive(table: str) -> Snapshot:
+    """What an archive has written, for who reads it."""
+    snapshot = Snapshot(table_path(table))
+    missing = [name for name in ARCHIVE_COLUMNS if name not in snapshot.columns.names]
+    if missing:
+        raise OptionError(f"{table} is no archive: it has no column {missing[0]}")
+    return snapshot
 
 
 # What is said at the end.

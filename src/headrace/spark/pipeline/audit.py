@@ -16,6 +16,7 @@ the audit begins.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,15 +26,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
-from headrace.client.router import ClientConfig
 from headrace.client.values import TopicPartition
-from headrace.model.errors import InvalidNameError, UnknownTopicError
+from headrace.model.errors import InvalidNameError
 from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
-from headrace.spark.link import Link
+from headrace.spark.lake.sink_option import table_path
 from headrace.spark.pipeline import audit_delivery, audit_id, audit_lake, audit_log
+from headrace.spark.pipeline.archive import open_archive
+from headrace.spark.pipeline.asked import check_servers, found_topics, reached
 from headrace.spark.pipeline.audit_live import PATIENCE_S, run_live
 from headrace.spark.pipeline.audit_number import DOUBLED, LOST, OUT_OF_ORDER, UNKNOWN
 from headrace.spark.pipeline.summary import Summary
@@ -66,6 +68,7 @@ class AuditOptions:
     patience_s: float = PATIENCE_S  # live: what has not come after so long is lost
 
     def __post_init__(self) -> None:
+        check_servers(self.server)
         if not self.names and self.lake is None:
             raise OptionError("say what to look at: --topic or --queue, --lake, or both")
         for name in (*self.names, *(() if self.to is None else (self.to,))):
@@ -74,7 +77,9 @@ class AuditOptions:
             except InvalidNameError as error:
                 raise OptionError(str(error)) from None
         self._check_rules()
-        if self.lake is not None and not Path(self.lake, "_delta_log").is_dir():
+        if self.findings is not None:
+            table_path(self.findings)
+        if self.lake is not None and not Path(table_path(self.lake), "_delta_log").is_dir():
             raise OptionError(f"--lake {self.lake} is no Delta table; name what an archive has written")
         if self.is_live:
             self._check_live()
@@ -95,19 +100,23 @@ class AuditOptions:
             raise OptionError("say where findings go as they occur: --to TOPIC or --findings DIR")
         if self.to in self.names:
             raise OptionError(f"--to {self.to} is followed too; findings need a topic of their own")
-        if self.patience_s <= 0:
-            raise OptionError(f"--patience is more than 0 seconds, not {self.patience_s}")
+        if not 0 < self.patience_s < math.inf:
+            raise OptionError(f"--patience is a number above 0 seconds, not {self.patience_s}")
 
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.topics, *self.queues)
 
+    @property
+    def _findings_path(self) -> Path | None:
+        return None if self.findings is None else table_path(self.findings)
+
     def identity(self) -> dict[str, str]:
         return {
             "server": self.server,
             "topics": ",".join(sorted(self.names)),
-            "lake": self.lake or "",
-            "live": f"to {self.to or self.findings}" if self.is_live else "",
+            "lake": "" if self.lake is None else str(table_path(self.lake)),
+            "live": f"to {self.to or self._findings_path}" if self.is_live else "",
             "rules": " ".join(filter(None, (self.unique, self.rising, self.of))),
         }
 
@@ -121,6 +130,18 @@ class Log:
     places: "DataFrame"
 
 
+def check(options: AuditOptions) -> None:
+    """What can be known without a session: the lake is an archive, a node answers, and the topics are there.
+
+    Topics that are in a lake may be gone.
+    """
+    if options.lake is not None:
+        open_archive(options.lake)
+    with reached(options.server) as link:
+        if options.lake is None:
+            found_topics(link, options.names)
+
+
 def run(spark: "SparkSession", options: AuditOptions, run: "Run") -> Summary:
     if options.is_live:
         return run_live(spark, options, run)
@@ -130,8 +151,16 @@ def run(spark: "SparkSession", options: AuditOptions, run: "Run") -> Summary:
 
 def _run(spark: "SparkSession", options: AuditOptions, run: "Run", kept: ExitStack) -> Summary:
     rows = None if options.lake is None else _lake_rows(spark, options)
+    archived = None if rows is None else _topics_of(rows)
+    unknown = [] if archived is None else [name for name in options.names if name not in archived]
+    if unknown:
+        # To find nothing in it would be taken for an answer.
+        raise OptionError(
+            f"--lake {options.lake} has no message of {unknown[0]}, so nothing can be said about it; "
+            "archive it first, or leave out --lake"
+        )
     run.report("reading the log")
-    log = _read_log(spark, options, options.names or _topics_of(rows), kept)
+    log = _read_log(spark, options, options.names or archived or (), kept)
     run.report("comparing")
     judged = _keep(kept, audit_delivery.judge(audit_delivery.told(log.batches)))
     findings = _keep(kept, _find(log, judged, rows, options))
@@ -181,10 +210,8 @@ def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: Audi
 
 
 def _read_log(spark: "SparkSession", options: AuditOptions, topics: tuple[str, ...], kept: ExitStack) -> Log:
-    with Link(options.server, ClientConfig()) as link:
-        known = link.topics(topics)
-        if options.lake is None and (missing := [topic for topic in topics if topic not in known]):
-            raise UnknownTopicError(f"there is no topic {missing[0]}; `headrace topic list` shows what there is")
+    with reached(options.server) as link:
+        known = found_topics(link, topics) if options.lake is None else link.topics(topics)
         ats = [TopicPartition(topic.name, one.partition) for topic in known.values() for one in topic.partitions]
         cleaned = {
             name: name in options.queues or _COMPACT in (link.topic_setting(name, "cleanup.policy") or "")
@@ -231,15 +258,12 @@ def _no_log(spark: "SparkSession") -> Log:
 
 
 def _lake_rows(spark: "SparkSession", options: AuditOptions) -> "DataFrame":
-    from headrace.spark.lake.reading import read_table
-
     assert options.lake is not None
-    rows = read_table(spark, options.lake)
+    rows = open_archive(options.lake).frame(spark)
     return rows.where(sf.col("topic").isin(*options.names)) if options.names else rows
 
 
-def _topics_of(rows: "DataFrame | None") -> tuple[str, ...]:
-    assert rows is not None
+def _topics_of(rows: "DataFrame") -> tuple[str, ...]:
     return tuple(row["topic"] for row in rows.select("topic").distinct().orderBy("topic").collect())
 
 

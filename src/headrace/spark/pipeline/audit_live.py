@@ -17,11 +17,10 @@ from pyspark.sql import Row
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from headrace.client.router import ClientConfig
 from headrace.model.batch import SEQUENCE_LIMIT
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
-from headrace.spark.link import Link
+from headrace.spark.pipeline.asked import reached
 from headrace.spark.pipeline.audit_follow import Fault, Follower, Gap, Seen
 from headrace.spark.pipeline.audit_id import whose_numbers, with_value
 from headrace.spark.pipeline.audit_number import FINDING, FINDING_COLUMNS
@@ -221,5 +220,5 @@ def _stream(spark: "SparkSession", options: "AuditOptions", format: str) -> "Dat
 
 
 def _compacted(options: "AuditOptions") -> list[str]:
-    with Link(options.server, ClientConfig()) as link:
+    with reached(options.server) as link:
         return [name for name in options.topics if "compact" in (link.topic_setting(name, "cleanup.policy") or "")]

@@ -53,15 +53,15 @@ class Load:
     compression: float = 1.0  # bytes before by bytes after
 
     def __post_init__(self) -> None:
-        _positive("--messages", self.messages_per_day)
-        _positive("--size", self.message_bytes)
-        _positive("--peak", self.peak_per_s)
-        _positive("--days", self.retention_days)
+        check_positive("--messages", self.messages_per_day)
+        check_positive("--size", self.message_bytes)
+        check_positive("--peak", self.peak_per_s)
+        check_positive("--days", self.retention_days)
         if self.replicas < 1:
             raise OptionError(f"--replicas {self.replicas} is too few; 1 is no copy at all, 3 survive the loss of one")
         if self.readers < 0:
             raise OptionError(f"--readers {self.readers} is below zero")
-        if self.compression < 1:
+        if not self.compression >= 1:
             raise OptionError(
                 f"--compression {self.compression} is below 1; say how many bytes become one, as 4 for 4:1"
             )
@@ -85,8 +85,8 @@ class Machine:
     def __post_init__(self) -> None:
         if self.cores < self.cores_per_node or self.cores_per_node < 1:
             raise OptionError(f"--cores {self.cores} is less than the {self.cores_per_node} that a node takes")
-        _positive("--disk", self.disk_bytes)
-        _positive("--network", self.network_bits_per_s)
+        check_positive("--disk", self.disk_bytes)
+        check_positive("--network", self.network_bits_per_s)
         if not 0 <= self.headroom < 1:
             raise OptionError(f"--headroom {self.headroom} has to be a part of 1, as 0.4 for 40 percent")
         if not 0 < self.disk_fill_max <= 1:
@@ -99,7 +99,7 @@ class Machine:
         return self.cores // self.cores_per_node
 
 
-def _positive(option: str, value: float) -> None:
+def check_positive(option: str, value: float) -> None:
     if not value > 0:
         raise OptionError(f"{option} {value:g} has to be above zero")
     if math.isinf(value):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headrace.spark.pipeline.asked import check_http, check_report, check_servers
 from headrace.spark.pipeline.capacity import GB, TB, Load, Machine, Plan, plan
 from headrace.spark.pipeline.context import Run
 from headrace.spark.pipeline.figures import UNITS, Figure, Figures, benchmarked, chosen, shipped
@@ -26,6 +27,12 @@ class CapacityOptions:
     rollup: str | None = None  # a table of the rollup pipeline: what the load was
     growth: float = 1.0  # times what the rollup saw
     report: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_report(self.report)
+        if self.measurement is not None:
+            check_servers(self.measurement.server)
+            check_http(self.measurement.http)
 
     def identity(self) -> dict[str, str]:
         return {"what": "capacity"}

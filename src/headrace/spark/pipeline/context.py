@@ -64,6 +64,7 @@ class Run:
     def spark(self) -> "SparkSession":
         """The session, which is started by the first call."""
         if self._session is None:
+            self.report("starting Spark")
             self._session = self._start()
         return self._session
 

@@ -28,6 +28,7 @@ from headrace.model.message import (
 from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError, sentence_of
 from headrace.spark.pipeline import dead_letter_redrive as back
+from headrace.spark.pipeline.asked import check_http, check_queues, check_report
 from headrace.spark.pipeline.dead_letter_read import read_messages
 from headrace.spark.pipeline.dead_letter_report import write_dead_letter_report
 from headrace.spark.pipeline.summary import Summary
@@ -84,6 +85,8 @@ class DeadLetterOptions:
     def __post_init__(self) -> None:
         if not self.queues:
             raise OptionError("name at least one dead-letter queue with --queue")
+        check_http(self.http)
+        check_report(self.report)
         for queue in (*self.queues, *(() if self.to is None else (self.to,))):
             try:
                 check_topic_name(queue)
@@ -109,6 +112,11 @@ class DeadLetterOptions:
             "redrive": self.redrive or "",
             "to": self.to or "",
         }
+
+
+def check(options: DeadLetterOptions) -> None:
+    """Ask the node whether the queues are there."""
+    check_queues(options.http, options.queues if options.to is None else (*options.queues, options.to))
 
 
 def run(spark: "SparkSession", options: DeadLetterOptions, run: "Run") -> Summary:

@@ -21,6 +21,13 @@ class OtherRunError(HeadraceError):
     code = "other_run"
 
 
+class StoppedEarlyError(KeyboardInterrupt):
+    """Somebody asked the run to end while its session was being started: nothing was begun, so nothing is left.
+
+    It is an interrupt, because it is raised by a signal in the midst of whatever starts a session.
+    """
+
+
 class PipelineFailedError(HeadraceError):
     """A pipeline ended with an error. Its message is the one sentence that matters."""
 

@@ -100,6 +100,8 @@ def benchmarked(directory: Path, batch: int) -> dict[str, Figure]:
                 source = f"benchmark {report.name}, {path.name}"
                 found |= {one.name: one for one in _of_report(report, batch, source)}
                 found |= {one.name: one for one in _of_spark(report, cores, source)}
+    if not found:
+        raise OptionError(f"--bench {directory} has no results of a full run; `make bench` writes some, --quick none")
     return found
 
 

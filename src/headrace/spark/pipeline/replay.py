@@ -31,7 +31,8 @@ from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
 from headrace.spark.lake.table import exists
 from headrace.spark.option.kafka import SERVERS
-from headrace.spark.pipeline.archive import ARCHIVE_COLUMNS
+from headrace.spark.pipeline.archive import ARCHIVE_COLUMNS, open_archive
+from headrace.spark.pipeline.asked import check_http, check_servers, reached
 from headrace.spark.pipeline.replay_job import End, ReplayJob
 from headrace.spark.pipeline.replay_row import CONDITION_COLUMNS, condition_view, outgoing
 from headrace.spark.pipeline.summary import Summary
@@ -70,6 +71,8 @@ class ReplayOptions:
 
     def __post_init__(self) -> None:
         table_path(self.table)
+        check_servers(self.server)
+        check_http(self.http)
         for option, name in (("--to", self.to), *(("--topic", topic) for topic in self.topics)):
             try:
                 check_topic_name(name)
@@ -128,11 +131,16 @@ class Piece(NamedTuple):
     row_count: int
 
 
+def check(options: ReplayOptions) -> None:
+    """What can be known without a session: that the table is an archive, and that a node is there to send to."""
+    open_archive(options.table)
+    if not options.is_dry:
+        with reached(options.server):
+            pass
+
+
 def run(spark: "SparkSession", options: ReplayOptions, run: "Run") -> Summary:
-    snapshot = Snapshot(table_path(options.table))
-    missing = [name for name in ARCHIVE_COLUMNS if name not in snapshot.columns.names]
-    if missing:
-        raise OptionError(f"{options.table} is no archive: it has no column {missing[0]}")
+    snapshot = open_archive(options.table)
     if options.is_dry:
         return _count(options, chosen(snapshot.frame(spark), options))
     job = ReplayJob(

@@ -31,6 +31,8 @@ from headrace.model.names import GROUPS_TOPIC, check_topic_name
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
+from headrace.spark.lake.sink_option import table_path
+from headrace.spark.pipeline.asked import check_report, check_servers
 from headrace.spark.pipeline.context import Run
 from headrace.spark.pipeline.rollup_event import EVENT_SCHEMA, JOURNAL_COLUMNS, Events
 from headrace.spark.pipeline.rollup_summary import COLUMNS, lines, summarise
@@ -56,7 +58,9 @@ _OFFSETS = (
     "map_from_arrays(array_distinct(commits.place), transform(array_distinct(commits.place), "
     "one -> array_max(filter(commits, it -> it.place = one).offset)))"
 )
+_NAME = "headrace-rollup"
 _LOOK_BYTES = 256 * 1024
+_HOURS_MAX = 100 * 366 * 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,10 @@ class RollupOptions:
     hours: float = 24.0  # of which the summary and the report speak
 
     def __post_init__(self) -> None:
+        check_servers(self.server)
+        check_report(self.report)
+        if self.table is not None:
+            table_path(self.table)
         for option, name in (("--topic", self.topic), *(("--topics", name) for name in self.topics)):
             try:
                 check_topic_name(name)
@@ -80,8 +88,8 @@ class RollupOptions:
             raise OptionError(f"--topics has {self.topic}, which the rollup itself writes to; leave it out")
         if self.late_s < 0:
             raise OptionError(f"--late {self.late_s:g} is below zero")
-        if self.hours <= 0:
-            raise OptionError(f"--hours {self.hours:g} has to be above zero")
+        if not 0 < self.hours <= _HOURS_MAX:
+            raise OptionError(f"--hours {self.hours:g} has to be above zero, and not more than {_HOURS_MAX:,}")
 
     def identity(self) -> dict[str, str]:
         return {
@@ -89,7 +97,8 @@ class RollupOptions:
             "topics": ",".join(sorted(self.topics)) or "all",
             "groups": "yes" if self.groups else "no",
             "topic": self.topic,
-            "table": self.table or "none",
+            # From wherever it is named: one checkpoint belongs to one table.
+            "table": "none" if self.table is None else str(table_path(self.table)),
         }
 
 
@@ -98,7 +107,7 @@ def run(options: RollupOptions, run: Run) -> Summary:
     topics = prepare(options)
     spark = run.spark()
     register(spark)
-    log = journal(spark.readStream, options, topics)
+    log = journal(lambda: spark.readStream, options)
     rows = roll_up(events(log, options.server, topics), late_s=options.late_s)
     to_topic = (
         messages(rows)
@@ -125,10 +134,14 @@ def run(options: RollupOptions, run: Run) -> Summary:
 
 def prepare(options: RollupOptions) -> dict[UUID, str]:
     """Make the topic that is written to, and say which topics there are, by id. Fails here, before anything runs."""
-    loop = BackgroundLoop(name="headrace-rollup")
+    loop = BackgroundLoop(name=_NAME)
 
     async def ask() -> dict[UUID, str]:
-        async with StreamClient(options.server, config=ClientConfig(client_id="headrace-rollup")) as client:
+        async with StreamClient(options.server, config=ClientConfig(client_id=_NAME)) as client:
+            if options.groups:
+                # The first question about a group makes the topic of their commits, where there was none. It has to be
+                # there from the first run on: a query goes on from its checkpoint only with as many sources.
+                await client.groups.committed(_NAME)
             found = {topic.name: topic.id for topic in await client.admin.list_topics()}
             missing = [name for name in options.topics if name not in found]
             if missing:
@@ -144,14 +157,16 @@ def prepare(options: RollupOptions) -> dict[UUID, str]:
         loop.close()
 
 
-def journal(
-    reader: "DataFrameReader | DataStreamReader", options: RollupOptions, topics: Mapping[UUID, str]
-) -> "DataFrame":
-    """The batches and entries of what is to be rolled up, from the earliest on."""
+def journal(reader: "Callable[[], DataFrameReader | DataStreamReader]", options: RollupOptions) -> "DataFrame":
+    """The batches and entries of what is to be rolled up, from the earliest on.
+
+    Each source has a reader of its own: one that was used keeps its options for the next.
+    """
 
     def read(how: str, what: str) -> "DataFrame":
         return (
-            reader.format(JOURNAL)
+            reader()
+            .format(JOURNAL)
             .schema(JOURNAL_COLUMNS)
             .option("kafka.bootstrap.servers", options.server)
             .option(how, what)
@@ -165,7 +180,7 @@ def journal(
         rows = read("subscribe", ",".join(options.topics))
     else:
         rows = read("subscribePattern", f"(?!{options.topic.replace('.', '[.]')}$).*")
-    if options.groups and GROUPS_TOPIC in topics.values():
+    if options.groups:
         rows = rows.union(read("subscribe", GROUPS_TOPIC))
     return rows
 

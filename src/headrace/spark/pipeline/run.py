@@ -9,9 +9,11 @@ In this order, so that a crash at any point leaves something that makes sense:
 4. The record says how it ended: `done`, `stopped` (somebody asked), or `failed` with the one sentence.
 
 SIGTERM and Ctrl-C ask the run to end after its batch; a second Ctrl-C ends it at once. Nothing is lost by that: the
-next run of the same id goes on from the checkpoint.
+next run of the same id goes on from the checkpoint. While a session is being started there is no batch to wait for,
+and a cluster may be slow to answer: then the first request ends the run.
 """
 
+import math
 import os
 import re
 import signal
@@ -31,8 +33,9 @@ from headrace.host.other_process import birth_of
 from headrace.host.process import DirectoryLock
 from headrace.model.errors import HeadraceError
 from headrace.spark.errors import OptionError, explain
+from headrace.spark.pipeline.cluster import check_cluster
 from headrace.spark.pipeline.context import Run, View
-from headrace.spark.pipeline.errors import OtherRunError, PipelineFailedError, RunInProgressError
+from headrace.spark.pipeline.errors import OtherRunError, PipelineFailedError, RunInProgressError, StoppedEarlyError
 from headrace.spark.pipeline.place import CHECKPOINT_NAME, LOCK_NAME, LOG_NAME, check_id, run_id
 from headrace.spark.pipeline.progress import Totals
 from headrace.spark.pipeline.record import RunRecord, State, read_record, write_record
@@ -52,6 +55,7 @@ _MASTER = re.compile(
     r"|spark://[^,/\s]+:\d+(,[^,/\s]+:\d+)*"
     r"|yarn|k8s://\S+"
 )
+_REMOTE = re.compile(r"sc://(\[[0-9a-fA-F:.]+\]|[^:/;\[\]\s]+)(:\d+)?(/\S*)?|local(\[\S*\])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +82,10 @@ class RunSettings:
                 f"--spark {self.master!r} is no Spark cluster; write spark://HOST:PORT, yarn, k8s://…, or local[N] for "
                 "this process"
             )
-        if self.remote is not None and not self.remote.startswith(("sc://", "local")):
+        if self.remote is not None and not _REMOTE.fullmatch(self.remote):
             raise OptionError(f"--remote {self.remote!r} is no Spark Connect address; write sc://HOST:PORT")
-        if self.every_s < 0:
-            raise OptionError(f"--every {self.every_s} is below zero")
+        if not 0 <= self.every_s < math.inf:
+            raise OptionError(f"--every {self.every_s} is no number of seconds from zero on")
 
 
 def execute(
@@ -97,7 +101,7 @@ def execute(
     clock = clock or SystemClock()
     id = settings.id or run_id(pipeline, identity)
     directory = settings.state / id
-    with _locked(directory, id), _stop_requests() as stopping:
+    with _locked(directory, id), _stop_requests() as requests:
         book = _Book(directory, _new_record(pipeline, identity, id, directory, settings, clock), clock)
         run = Run(
             id=id,
@@ -105,9 +109,9 @@ def execute(
             checkpoints=book.record.checkpoint,
             is_continuous=settings.is_continuous,
             every_s=settings.every_s,
-            start=lambda: _start_session(id, settings, directory / LOG_NAME, stopping),
+            start=lambda: _start_session(id, settings, directory / LOG_NAME, requests),
             view=view,
-            stopping=stopping,
+            stopping=requests.asked,
             clock=clock,
             seen=book.note,
         )
@@ -120,12 +124,15 @@ def execute(
             sentence = explain(error)
             book.close("failed", sentence)
             raise PipelineFailedError(sentence) from error
+        except StoppedEarlyError:
+            book.close("stopped")
+            raise
         except BaseException as error:  # a second Ctrl-C, an exit
-            book.close("stopped" if stopping.is_set() else "failed", str(error) or type(error).__name__)
+            book.close("stopped" if requests.asked.is_set() else "failed", str(error) or type(error).__name__)
             raise
         finally:
             _stop_session(run)
-        book.close("stopped" if stopping.is_set() else "done")
+        book.close("stopped" if requests.asked.is_set() else "done")
         return id, summary
 
 
@@ -204,39 +211,65 @@ def _locked(directory: Path, id: str) -> Iterator[None]:
         lock.release()
 
 
+class StopRequests:
+    """What SIGTERM and Ctrl-C have asked for."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._is_starting = False
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        is_again = self.asked.is_set()
+        self.asked.set()
+        if self._is_starting:
+            raise StoppedEarlyError
+        if is_again and number == signal.SIGINT:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """A session is started in here: a request cuts that off."""
+        if self.asked.is_set():
+            raise StoppedEarlyError
+        self._is_starting = True
+        try:
+            yield
+        except StoppedEarlyError:
+            raise
+        except KeyboardInterrupt:  # PySpark's own handler for Ctrl-C, which it puts in place of ours
+            self.asked.set()
+            raise StoppedEarlyError from None
+        finally:
+            self._is_starting = False
+
+
 @contextmanager
-def _stop_requests() -> Iterator[threading.Event]:
-    """Set by SIGTERM and Ctrl-C. Signals reach the main thread only; a run in another one is not to be stopped so."""
-    stopping = threading.Event()
+def _stop_requests() -> Iterator[StopRequests]:
+    """Signals reach the main thread only; a run in another one is not to be stopped so."""
+    requests = StopRequests()
     if threading.current_thread() is not threading.main_thread():
-        yield stopping
+        yield requests
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    _take_signals(stopping)
+    _take_signals(requests)
     try:
-        yield stopping
+        yield requests
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _take_signals(stopping: threading.Event) -> None:
-    if threading.current_thread() is not threading.main_thread():
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stopping.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+def _take_signals(requests: StopRequests) -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, requests.take)
+        signal.signal(signal.SIGINT, requests.take)
 
 
-def _start_session(id: str, settings: RunSettings, log: Path, stopping: threading.Event) -> "SparkSession":
+def _start_session(id: str, settings: RunSettings, log: Path, requests: StopRequests) -> "SparkSession":
     from headrace.spark.session import log_refusals, session
 
-    with _output_into(None if settings.is_verbose else log):
+    with requests.starting(), _output_into(None if settings.is_verbose else log):
+        check_cluster(settings.master, settings.remote)
         try:
             started = session(f"headrace {id}", master=settings.master, remote=settings.remote, config=settings.config)
         except HeadraceError:
@@ -247,7 +280,7 @@ def _start_session(id: str, settings: RunSettings, log: Path, stopping: threadin
     if settings.is_verbose:
         log_refusals()
     # PySpark has a handler of its own for Ctrl-C, which cancels all jobs.
-    _take_signals(stopping)
+    _take_signals(requests)
     return started
 
 

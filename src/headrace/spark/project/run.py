@@ -51,7 +51,6 @@ def run(project: Project, options: ProjectOptions, active: Run) -> Summary:
 
 @contextmanager
 def _session(project: Project, options: ProjectOptions, active: Run) -> "Iterator[SparkSession]":
-    active.report(f"{project.spec.name}: starting Spark")
     if options.is_remote:
         yield active.spark()
         return

@@ -10,6 +10,7 @@ WIDTH, HEIGHT = 920, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 28
 _COLOURS = 8  # --series-0 … of the page; after that they come round
 _POINTS_MARKED_MAX = 400
+_DIGIT = 8  # the width of a letter of a label, rather too much
 _BAR_HEIGHT, _BAR_GAP, _BAR_LABEL = 22, 8, 220
 
 Point = tuple[int, float | None]
@@ -77,7 +78,9 @@ class _Frame:
             parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{short(tick)}</text>')
         for moment in time_ticks(self._first_ms, self._first_ms + self._span_ms):
             x, label = self.x(moment), time_label(moment, self._span_ms)
-            parts.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="middle">{label}</text>')
+            # A label that stands in the middle of the last moment would be cut off by the paper's edge.
+            x, anchor = (WIDTH, "end") if x + len(label) * _DIGIT / 2 > WIDTH else (x, "middle")
+            parts.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{label}</text>')
         return "".join(parts)
 
 
