@@ -438,6 +438,20 @@ def test_a_message_with_a_headers_name_that_is_no_text_is_handed_out() -> None:
     run(main())
 
 
+def test_an_empty_queue_has_no_oldest_message() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"x")
+        sent_ms = world.node.clock.wall_ms()
+        await world.node.clock.elapse(10_000)
+        assert world.node.queues.describe(NAME).counts.oldest_ms == sent_ms
+        (message,) = await world.receive()
+        await world.node.queues.acknowledge(NAME, [message.receipt])
+        assert world.node.queues.describe(NAME).counts.oldest_ms is None
+
+    run(main())
+
+
 def test_the_first_send_makes_a_queue_and_a_receive_does_not() -> None:
     async def main() -> None:
         node = Node()

@@ -293,8 +293,9 @@ class LiveQueue:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest message that is not done was sent, as of a few seconds ago."""
-        return min((partition.oldest[1] for partition in self.partitions if partition.oldest is not None), default=None)
+        """When the oldest message that is not done was sent, as of a few seconds ago; None where nothing is there."""
+        oldest = (one.oldest[1] for one in self.partitions if one.oldest is not None and one.fold.live)
+        return min(oldest, default=None)
 
     @property
     def waiting_count(self) -> int:
