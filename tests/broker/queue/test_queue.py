@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
@@ -11,6 +12,7 @@ from headrace.model.errors import (
     InvalidReceiptError,
     QueueFullError,
     StaleReceiptError,
+    TooManyLeasedError,
     UnknownQueueError,
     UnknownTopicError,
 )
@@ -168,6 +170,26 @@ def test_a_queue_over_several_partitions_looks_like_one() -> None:
         await world.send(b"last")
         await settle()
         assert bodies_of(waiting.promise.result()) == [b"last"]
+
+    run(main())
+
+
+def test_a_partition_that_may_lease_no_more_holds_nothing_back_that_another_one_has() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2, leased_max=1)
+        for number in range(6):
+            await world.send(b"%d" % number)
+        first = await world.receive(4)
+        assert len(first) == 2, "one of each partition"
+        with pytest.raises(TooManyLeasedError, match="leased_max"):
+            await world.receive(4)
+        assert await world.acknowledge(first[0]) == [None]
+        second = await world.receive(4)
+        assert [message.partition for message in second] == [first[0].partition]
+        assert await world.acknowledge(second[0]) == [None]
+        third = await world.receive(4, wait_ms=1000)
+        assert [message.partition for message in third] == [first[0].partition]
+        assert world.counts().leased == 2, "nobody holds what nobody was handed"
 
     run(main())
 

@@ -31,6 +31,7 @@ from headrace.model.errors import (
     InvalidConfigError,
     InvalidRequestError,
     PartitionOfflineError,
+    TooManyLeasedError,
     UnknownTopicError,
 )
 from headrace.model.message import Received, message_id
@@ -116,9 +117,13 @@ class LiveQueue:
             receive.leave()
 
     def _hand_out(self, receive: PendingReceive) -> bool:
-        """Take messages for a receive. False: there are none."""
+        """Take messages for a receive. False: there are none.
+
+        TooManyLeasedError where a partition may lease no more and no other one has anything.
+        """
         taken = receive.taken
         left = receive.count_max
+        refused: TooManyLeasedError | None = None
         self._turn += 1
         opened = self.partitions.opened
         count = len(opened)
@@ -128,7 +133,11 @@ class LiveQueue:
                 continue
             if receive.partitions is not None and partition.index not in receive.partitions:
                 continue
-            leases = partition.take(left, receive.lease_ms)
+            try:
+                leases = partition.take(left, receive.lease_ms)
+            except TooManyLeasedError as error:  # what the others have is handed out all the same
+                refused = error
+                continue
             if leases:
                 taken.append((partition, leases))
                 left -= len(leases)
@@ -137,6 +146,8 @@ class LiveQueue:
         if not taken:
             with suppress(UnknownTopicError):  # it is being deleted, of which `close` tells
                 self.partitions.check_any()
+            if refused is not None:
+                raise refused
             return False
         if self.queue.config.guarantee is Guarantee.AT_LEAST_ONCE:
             self._deliver(receive)
