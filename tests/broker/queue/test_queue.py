@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
@@ -543,6 +544,22 @@ def test_a_new_configuration_is_obeyed_at_once_and_after_a_restart() -> None:
         assert world.queues.find(NAME).config.max_deliveries == 1
         await world.node.clock.elapse(2000)
         assert await world.bodies(queue="orders-dead") == [b"a"]
+
+    run(main())
+
+
+def test_two_who_change_different_settings_at_once_both_have_their_way() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await asyncio.gather(
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, lease_ms=7000)),
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, delay_ms=9000)),
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, fair=True)),
+        )
+        wanted = QueueConfig(lease_ms=7000, delay_ms=9000, fair=True)
+        assert world.queues.find(NAME).config == wanted
+        await world.node.restart()
+        assert world.queues.find(NAME).config == wanted
 
     run(main())
 

@@ -11,6 +11,7 @@ The guarantee decides what stands between choosing a message and handing it out:
     at most once    the commit of the acknowledgement
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -62,6 +63,8 @@ class LiveQueue:
         self.leases = Leases(self, signer)
         self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}
         self.is_closed = False
+        # Held by who changes the configuration, so that what one change was made of is what it replaces.
+        self.changing = asyncio.Lock()
 
     # Receiving.
 

@@ -26,6 +26,7 @@ from headrace.broker.queue.port import (
     Explanation,
     Extension,
     MessageState,
+    NewConfig,
     QueueDescription,
     Reader,
     Redrive,
@@ -271,12 +272,13 @@ class NodeQueues:
         if name in INTERNAL_NAMES:
             raise InvalidNameError(f"{name} is headrace's own; choose another name")
         check_queue_config(name, config)
-        if name in self._catalog.queues:
-            raise QueueExistsError(f"queue {name} exists; change it, or choose another name")
         overrides = dict(_TOPIC_OVERRIDES)
         if durability is not None:
             overrides["headrace.durability"] = durability
         await self._broker.settled(name)
+        if name in self._catalog.queues:
+            await self._opened(name)
+            raise QueueExistsError(f"queue {name} exists; change it, or choose another name")
         topic = self._catalog.topics.get(name)
         try:
             if topic is None:
@@ -297,9 +299,15 @@ class NodeQueues:
                 await self._admin.attach(topic, config, notes)
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
+            await self._opened(name)
             raise QueueExistsError(f"queue {name} is being created or deleted; retry") from None
         await self._live.open(name)
         return self.find(name)
+
+    async def _opened(self, name: str) -> None:
+        """Wait for who makes a queue at this moment: whoever is told that it exists may look at it."""
+        with suppress(HeadraceError):
+            await self._live.open(name)
 
     def _check_whole(self, topic: Topic) -> None:
         """A queue's state follows from all that was ever written, so nothing of that may have been compacted away."""
@@ -343,15 +351,17 @@ class NodeQueues:
         return await self._live.open(name)
 
     async def update(
-        self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
+        self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         live = self._live.find(name)
-        if config is not None and config.ordered and not live.queue.config.ordered:
-            # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
-            # stricter than it says until it is changed or opened again.
-            await live.make_ordered(check_queue_config(name, config))
-        queue = await self._admin.change(name, config, notes)
-        await live.reconfigure(queue)
+        async with live.changing:
+            new = config(self.find(name).config) if callable(config) else config
+            if new is not None and new.ordered and not live.queue.config.ordered:
+                # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
+                # stricter than it says until it is changed or opened again.
+                await live.make_ordered(check_queue_config(name, new))
+            queue = await self._admin.change(name, new, notes)
+            await live.reconfigure(queue)
         return queue
 
     async def delete(self, name: str) -> None:
