@@ -6,7 +6,7 @@ import pytest
 from tests.broker.node import Node, run
 from tests.broker.queue.world import NAME, QueueWorld
 
-from headrace.broker.queue.port import RedriveFilter, RedriveState, Rejection
+from headrace.broker.queue.port import RedriveFilter, RedriveState, Rejection, Release
 from headrace.model.errors import InvalidRequestError, RedriveRunningError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
@@ -140,6 +140,46 @@ def test_a_redrive_by_places_goes_on_after_a_restart_with_those_places() -> None
         await world.node.clock.elapse(10_000)
         assert sorted(await world.bodies(100), key=int) == [b"%d" % number for number in range(1, 30, 2)]
         assert world.counts(DEAD).visible == 15
+
+    run(main())
+
+
+async def ordered_letters(keys: bytes) -> tuple[QueueWorld, list[str]]:
+    """A message for each letter, which is its key, in an ordered queue of dead letters; and their places."""
+    world = await QueueWorld(Node()).start(ordered=True, dead_letter=DEAD)
+    await world.queues.create(DEAD, QueueConfig(ordered=True, max_deliveries=None))
+    sent = [
+        (await world.send(b"%c%d" % (key, at), queue=DEAD, key=bytes([key])))[0].id for at, key in enumerate(keys)
+    ]
+    return world, sent
+
+
+@pytest.mark.parametrize("rate", [None, 20])
+def test_a_redrive_of_an_ordered_queue_takes_all_of_each_key_in_its_order(rate: int | None) -> None:
+    async def main() -> None:
+        world, _ = await ordered_letters(b"aaabbc")
+        await world.queues.redrive(DEAD, target=NAME, rate_per_second=rate)
+        await world.node.clock.elapse(10_000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 6, 6)
+        assert await world.bodies() == [b"a0", b"a1", b"a2", b"b3", b"b4", b"c5"]
+
+    run(main())
+
+
+def test_a_redrive_of_an_ordered_queue_leaves_what_would_pass_a_letter_that_somebody_holds() -> None:
+    async def main() -> None:
+        world, places = await ordered_letters(b"abab")
+        (held,) = await world.receive(1, queue=DEAD, lease_ms=60_000)
+        assert held.body == b"a0"
+        await world.queues.redrive(DEAD, target=NAME)
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"b1", b"b3"]
+        await world.queues.release(DEAD, [Release(held.receipt)])
+        await world.queues.redrive(DEAD, target=NAME, filter=RedriveFilter(places=(places[2],)))
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"a2"], "it was asked for by its place"
+        assert await world.bodies(queue=DEAD) == [b"a0"]
 
     run(main())
 

@@ -254,8 +254,15 @@ def _named(filter: RedriveFilter, partition: PartitionQueue) -> list[int] | None
 
 
 def _page(partition: PartitionQueue, named: list[int] | None, *, after: int, count_max: int) -> list[int]:
-    """The next visible offsets: of all that are there, or of those that are named, without looking at the others."""
+    """The next visible offsets: of all that are there, or of those that are named, without looking at the others.
+
+    Of an ordered queue also those that wait behind others which can go, for they go in order.
+    """
     fold = partition.advanced_fold()
+    if fold.config.ordered:
+        free = fold.shelf.in_order(fold.ready_offsets())
+        found = free.iter_equal_or_larger(after + 1) if named is None else (one for one in named if one in free)
+        return list(islice((offset for offset in found if offset > after), count_max))
     if named is None:
         return iterate(fold, after=after, state=State.VISIBLE, count_max=count_max)
     visible = (offset for offset in named if offset > after and state_of(fold, offset) is State.VISIBLE)
