@@ -6,8 +6,14 @@ import pytest
 from tests.broker.node import Node, run
 from tests.broker.queue.world import NAME, QueueWorld
 
-from headrace.broker.queue.port import RedriveFilter, RedriveState, Rejection, Release
-from headrace.model.errors import InvalidRequestError, RedriveRunningError, UnknownRedriveError
+from headrace.broker.queue.port import MessageState, RedriveFilter, RedriveState, Rejection, Release
+from headrace.model.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    RedriveRunningError,
+    UnknownQueueError,
+    UnknownRedriveError,
+)
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
@@ -264,6 +270,36 @@ def test_an_expired_message_is_dropped_and_counted() -> None:
         await world.node.clock.elapse(1500)
         assert world.counts().expired == 1
         assert await world.bodies() == [b"own"]
+
+    run(main())
+
+
+def test_a_topic_is_not_made_a_queue_because_dead_letters_would_go_to_its_name() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.node.make(DEAD)
+        await kill_many(world, [b"a"])
+        with pytest.raises(UnknownQueueError):
+            world.queues.find(DEAD)
+        assert await world.node.values(DEAD) == []
+        (waiting,) = (await world.queues.browse(NAME, state=MessageState.DYING)).messages
+        assert waiting.body == b"a", "until there is somewhere to go"
+        await world.queues.update(NAME, QueueConfig(dead_letter="graves"))
+        await world.node.clock.elapse(60_000)
+        assert await world.bodies(queue="graves") == [b"a"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["clicks", "__consumer_offsets"])
+def test_a_topic_that_is_no_queue_is_not_taken_for_dead_letters(name: str) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.node.make("clicks")
+        with pytest.raises(InvalidConfigError, match="not a queue"):
+            await world.queues.update(NAME, QueueConfig(dead_letter=name))
+        with pytest.raises(InvalidConfigError, match="not a queue"):
+            await world.queues.create("other", QueueConfig(dead_letter=name))
 
     run(main())
 
