@@ -1,6 +1,8 @@
 """Queues through the broker: send, receive, acknowledge, and everything about leases."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -20,7 +22,9 @@ from headrace.model.errors import (
 from headrace.model.message import Message, Sent
 from headrace.model.queue import Backoff, QueueConfig
 from headrace.testing.clock import settle
-from headrace.testing.threads import HeldThreads
+from headrace.testing.threads import HeldThreads, InlineThreads
+
+T = TypeVar("T")
 
 
 def test_what_is_sent_is_received_and_after_its_acknowledgement_is_gone() -> None:
@@ -574,6 +578,36 @@ def test_partitions_that_are_added_take_part() -> None:
         messages = await world.receive(10)
         assert {message.partition for message in messages} == {0, 1, 2}
         assert await world.acknowledge(*messages) == [None] * 6
+
+    run(main())
+
+
+def test_a_topic_that_changes_again_while_its_queue_gets_partitions_does_no_harm() -> None:
+    class SlowThreads(InlineThreads):
+        """Whose calls take some turns of the loop."""
+
+        def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+            async def later() -> T:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                return call()
+
+            return asyncio.ensure_future(later())
+
+    async def main() -> None:
+        world = await QueueWorld(Node(sync_threads=SlowThreads())).start()
+        failed = asyncio.ensure_future(world.queues.wait_failed())
+        broker = world.node.broker
+        await broker.create_partitions(NAME, 2)
+        await broker.alter_config(NAME, {**broker.topic(NAME).overrides, "segment.bytes": "1000000"})
+        await broker.create_partitions(NAME, 4)
+        live = await world.queues.live(NAME)
+        while live.partitions.count < 4:
+            await asyncio.sleep(0)
+        assert [partition.index for partition in live.partitions] == [0, 1, 2, 3]
+        await settle()
+        assert not failed.done(), failed.exception()
+        failed.cancel()
 
     run(main())
 
