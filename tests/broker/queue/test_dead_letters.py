@@ -291,6 +291,22 @@ def test_a_topic_is_not_made_a_queue_because_dead_letters_would_go_to_its_name()
     run(main())
 
 
+@pytest.mark.parametrize("name", ["q" * 244, "q" * 245, "q" * 249, "q" * 244 + "-dead"])
+def test_a_queue_of_any_name_has_a_valid_one_for_its_dead_letters(name: str) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.create(name, QueueConfig(max_deliveries=1))
+        await world.send(b"a", queue=name)
+        (message,) = await world.receive(queue=name)
+        await world.queues.reject(name, [Rejection(message.receipt, "no good")])
+        await world.node.clock.elapse(1000)
+        dead = world.queues.find(name).dead_letter_name
+        assert dead not in (None, name)
+        assert await world.bodies(queue=dead) == [b"a"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("name", ["clicks", "__consumer_offsets"])
 def test_a_topic_that_is_no_queue_is_not_taken_for_dead_letters(name: str) -> None:
     async def main() -> None:
