@@ -229,17 +229,18 @@ def test_a_redrive_keeps_its_rate_shows_its_progress_and_can_be_cancelled() -> N
     run(main())
 
 
-def test_a_redrive_goes_on_after_a_restart() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_redrive_goes_on_after_a_restart_and_has_counted_all_that_it_moved(is_killed: bool) -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
         await kill_many(world, [b"%d" % number for number in range(30)])
         await world.queues.redrive(DEAD, rate_per_second=10)
         await world.node.clock.elapse(1500)
-        await world.node.restart()
+        await (world.node.kill() if is_killed else world.node.restart())
         assert 0 < world.counts().visible < 30
         await world.node.clock.elapse(10_000)
         (redrive,) = world.queues.redrives(DEAD)
-        assert redrive.state is RedriveState.COMPLETED
+        assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 30, 30)
         found = await world.bodies(100)
         assert sorted(found, key=int) == [b"%d" % number for number in range(30)]
         assert world.counts(DEAD).visible == 0

@@ -47,6 +47,9 @@ class SavedRedrive(msgspec.Struct, kw_only=True):
 
     redrive: Redrive
     upto: list[int]
+    # What the queue had counted as gone elsewhere when this began. Its log knows that to the message, while progress is
+    # written down now and then.
+    gone_before: int | None = None
 
 
 class Redriver:
@@ -81,6 +84,7 @@ class Redriver:
             self._known[queue] = [msgspec.convert(redrive, SavedRedrive) for redrive in redrives]
             live = self._find(queue)
             if live is not None and self._known[queue] and self._known[queue][0].redrive.state is RedriveState.RUNNING:
+                _make_up(live, self._known[queue][0])
                 self._start(live, self._known[queue][0])
 
     async def begin(
@@ -104,6 +108,7 @@ class Redriver:
                 started_ms=self._wall_ms(),
             ),
             upto=_ends(live),
+            gone_before=_gone(live),
         )
         known.insert(0, saved)
         del known[_REMEMBERED:]
@@ -229,6 +234,18 @@ class Redriver:
             if done:
                 await partition.end_redriven(done)
         return moved
+
+
+def _gone(live: LiveQueue) -> int:
+    return sum(partition.fold.counts.dead_lettered for partition in live.partitions)
+
+
+def _make_up(live: LiveQueue, saved: SavedRedrive) -> None:
+    """Count what was moved after the progress was last written down."""
+    redrive = saved.redrive
+    if saved.gone_before is not None:
+        moved = min(max(_gone(live) - saved.gone_before, redrive.moved), redrive.total)
+        saved.redrive = msgspec.structs.replace(redrive, moved=moved)
 
 
 def _ends(live: LiveQueue) -> list[int]:
