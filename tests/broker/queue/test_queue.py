@@ -513,6 +513,20 @@ def test_a_full_queue_refuses_sends_until_something_is_done() -> None:
     run(main())
 
 
+def test_a_message_that_may_go_anywhere_goes_where_there_is_room() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2, messages_max=6)
+        keyed = await world.send(b"a", b"b", b"c", key=b"k")
+        for number in range(3):
+            (sent,) = await world.send(b"%d" % number)
+            assert sent.partition != keyed[0].partition
+        (refused,) = await world.queues.send(NAME, [Message(b"d")])
+        assert isinstance(refused, QueueFullError)
+        assert "holds its part of 6 messages" in str(refused)
+
+    run(main())
+
+
 def test_a_full_queue_drops_its_oldest_where_it_is_told_to_and_never_a_leased_one() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(messages_max=3, overflow="drop_oldest")
