@@ -238,7 +238,7 @@ class Broker:
         queue = self.catalog.queues.get(name)
         if queue is not None and queue.config.ordered:
             raise InvalidPartitionsError(
-                f"queue {name} is ordered, and a key's next messages could be in another partition than those that wait, "
+                f"queue {name} is ordered, and a key's next messages could be in another partition than what waits "
                 "and pass them; set ordered to false first, and to true again once the queue holds no message"
             )
         with self._changing(name):

@@ -154,9 +154,7 @@ async def ordered_letters(keys: bytes) -> tuple[QueueWorld, list[str]]:
     """A message for each letter, which is its key, in an ordered queue of dead letters; and their places."""
     world = await QueueWorld(Node()).start(ordered=True, dead_letter=DEAD)
     await world.queues.create(DEAD, QueueConfig(ordered=True, max_deliveries=None))
-    sent = [
-        (await world.send(b"%c%d" % (key, at), queue=DEAD, key=bytes([key])))[0].id for at, key in enumerate(keys)
-    ]
+    sent = [(await world.send(b"%c%d" % (key, at), queue=DEAD, key=bytes([key])))[0].id for at, key in enumerate(keys)]
     return world, sent
 
 

@@ -616,10 +616,9 @@ def test_a_topic_that_changes_again_while_its_queue_gets_partitions_does_no_harm
         await broker.alter_config(NAME, {**broker.topic(NAME).overrides, "segment.bytes": "1000000"})
         await broker.create_partitions(NAME, 4)
         live = await world.queues.live(NAME)
-        while live.partitions.count < 4:
-            await asyncio.sleep(0)
+        for _ in range(100):  # of as many turns as it takes
+            await settle()
         assert [partition.index for partition in live.partitions] == [0, 1, 2, 3]
-        await settle()
         assert not failed.done(), failed.exception()
         failed.cancel()
 

@@ -5,8 +5,8 @@ that is in the note before, and is done now, was done later than that note; it m
 as the history is long. What was sent after the oldest note is kept in any case (keeper.py). So nothing is kept for less
 than the history, and little for more than an eighth longer.
 
-The notes are in memory alone: after a restart, a message that was done before it is kept for the history's time since it
-was sent, and no longer.
+The notes are in memory alone: what was done before a restart is kept for the history's time since it was sent,
+and no longer.
 """
 
 from collections import deque

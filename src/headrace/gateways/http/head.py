@@ -140,7 +140,7 @@ class HeadReader:
             self._hosts.check(headers, authority=absolute[1] if absolute is not None else None)
         length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
         if (length or is_chunked) and headers.get("content-encoding", "identity").lower() != "identity":
-            # Read as if it were not encoded, it would be refused as nonsense, or kept as a message that nobody can read.
+            # Read as if it were not, it would be refused as nonsense, or kept as a message that nobody can read.
             raise RefusedError(
                 415,
                 "unsupported_content_encoding",
