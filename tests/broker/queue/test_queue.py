@@ -9,6 +9,7 @@ import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
+from headrace.broker.queue import live_queue
 from headrace.broker.queue.port import Extension, MessageState, Rejection
 from headrace.model.errors import (
     DiskFullError,
@@ -175,6 +176,45 @@ def test_a_queue_over_several_partitions_looks_like_one() -> None:
         await world.send(b"last")
         await settle()
         assert bodies_of(waiting.promise.result()) == [b"last"]
+
+    run(main())
+
+
+def test_a_receive_that_is_repeated_gets_the_same_messages_as_far_as_they_are_leased() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2)
+        for number in range(6):
+            await world.send(b"%d" % number)
+        first = await world.receive(4, attempt_id="x", lease_ms=10_000)
+        await world.node.clock.elapse(9_000)
+        again = await world.receive(4, attempt_id="x", lease_ms=10_000)
+        assert {message.receipt for message in again} == {message.receipt for message in first}
+        assert [message.attempt for message in again] == [1] * 4
+        assert len(await world.receive(4, attempt_id="y", lease_ms=1_000)) == 2, "another one gets what is left"
+        await world.node.clock.elapse(9_000)
+        assert await world.acknowledge(*first[:3]) == [None] * 3, "their leases began anew"
+        assert bodies_of(await world.receive(4, attempt_id="x")) == [first[3].body]
+        assert await world.acknowledge(first[3]) == [None]
+        assert len(await world.receive(4, attempt_id="x")) == 2, "nothing of it is left to be repeated"
+
+    run(main())
+
+
+def test_what_repeated_receives_would_get_is_bounded_by_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_queue, "_ATTEMPT_LEASES_MAX", 10)
+
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(*(b"%d" % number for number in range(40)))
+        received = [await world.receive(4, attempt_id=str(number)) for number in range(5)]
+        for number in (4, 3):
+            again = await world.receive(4, attempt_id=str(number))
+            assert bodies_of(again) == bodies_of(received[number])
+        live = await world.queues.live(NAME)
+        assert sorted(live._attempts) == ["3", "4"]
+        assert len(await world.receive(15, attempt_id="large")) == 15
+        assert sorted(live._attempts) == ["large"], "the last one is always known"
+        assert len(await world.receive(15, attempt_id="large")) == 15
 
     run(main())
 
