@@ -235,6 +235,12 @@ class Broker:
             # Whatever lives there was put where the hash of its name, and the count, said.
             raise InvalidPartitionsError(f"{name} keeps the partitions that it was made with")
         await self.settled(name)
+        queue = self.catalog.queues.get(name)
+        if queue is not None and queue.config.ordered:
+            raise InvalidPartitionsError(
+                f"queue {name} is ordered, and a key's next messages could be in another partition than what waits "
+                "and pass them; set ordered to false first, and to true again once the queue holds no message"
+            )
         with self._changing(name):
             topic = await self._admin.set_partition_count(name, count, validate_only=validate_only)
             if not validate_only:

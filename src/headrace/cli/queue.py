@@ -26,6 +26,7 @@ from headrace.client.queue.description import BrowsedMessage, Description, Offli
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.model.errors import QueueExistsError
 from headrace.model.names import check_topic_name
+from headrace.model.queue import default_dead_letter
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Make queues, look at them and into them, and change them.")
 app.command()(redrive)
@@ -157,7 +158,7 @@ def describe(
     emit_table(("messages", "count"), [(label.replace("_", " "), value) for label, value in counts.items()])
     rows = {setting: show_setting(setting, value) for setting, value in description.config.items()}
     if description.config.get("dead_letter") is None and description.config.get("max_deliveries") is not None:
-        rows["dead_letter"] = f"{name}-dead (by default)"
+        rows["dead_letter"] = f"{default_dead_letter(name)} (by default)"
     emit_table(("setting", "value"), rows.items())
     _tell_offline(name, description.offline)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.model.errors import InvalidConfigError
-from headrace.model.names import check_topic_name
+from headrace.model.names import NAME_LENGTH_MAX, check_topic_name
 from headrace.model.topic import DAY_MS, INT64_MAX
 
 LEASE_MS_MAX = 12 * 60 * 60 * 1000
@@ -100,7 +100,14 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         """Where its dead letters go; None where deliveries have no limit and nothing else sends any."""
         if self.config.dead_letter is not None:
             return self.config.dead_letter
-        return None if self.config.max_deliveries is None else f"{self.name}-dead"
+        return None if self.config.max_deliveries is None else default_dead_letter(self.name)
+
+
+def default_dead_letter(name: str) -> str:
+    """Where a queue's dead letters go when it does not say so. A long name is cut, so that this one is valid too."""
+    end = "-dead"
+    kept = len(name) if len(name) + len(end) <= NAME_LENGTH_MAX else NAME_LENGTH_MAX - 2 * len(end)
+    return name[:kept] + end
 
 
 def check_queue_config(name: str, config: QueueConfig) -> QueueConfig:

@@ -98,6 +98,39 @@ def test_history_keeps_what_was_acknowledged_for_its_time() -> None:
     run(main())
 
 
+def test_history_begins_with_the_acknowledgement_however_long_a_message_has_waited() -> None:
+    async def main() -> None:
+        world = await small_queue(make(), history_ms=600_000)
+        for number in range(60):
+            await world.send(*(b"%d-%d" % (number, at) + b"x" * 1000 for at in range(10)))
+        await world.node.clock.elapse(3_600_000)
+        for _ in range(2):
+            messages = await world.receive(300)
+            assert await world.acknowledge(*messages) == [None] * 300
+            await world.node.clock.elapse(590_000)
+            assert {message.body for message in messages} <= set(await world.node.values(NAME))
+        assert world.counts().visible == 0
+        await world.node.clock.elapse(300_000)
+        assert world.node.broker.partition(NAME, 0).log.size_bytes < 100 * KIB
+
+    run(main())
+
+
+def test_history_outlasts_a_restart_for_what_is_acknowledged_afterwards() -> None:
+    async def main() -> None:
+        world = await small_queue(make(), history_ms=600_000)
+        for number in range(60):
+            await world.send(*(b"%d-%d" % (number, at) + b"x" * 1000 for at in range(10)))
+        await world.node.clock.elapse(3_600_000)
+        await world.node.restart()
+        while messages := await world.receive(100):
+            await world.acknowledge(*messages)
+        await world.node.clock.elapse(590_000)
+        assert len([value for value in await world.node.values(NAME) if value is not None]) == 600
+
+    run(main())
+
+
 def test_retention_drops_what_nobody_acknowledged_and_counts_it() -> None:
     async def main() -> None:
         world = await small_queue(make(), retention_ms=60_000)

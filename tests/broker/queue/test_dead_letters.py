@@ -6,8 +6,14 @@ import pytest
 from tests.broker.node import Node, run
 from tests.broker.queue.world import NAME, QueueWorld
 
-from headrace.broker.queue.port import RedriveFilter, RedriveState, Rejection
-from headrace.model.errors import InvalidRequestError, RedriveRunningError, UnknownRedriveError
+from headrace.broker.queue.port import MessageState, RedriveFilter, RedriveState, Rejection, Release
+from headrace.model.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    RedriveRunningError,
+    UnknownQueueError,
+    UnknownRedriveError,
+)
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
@@ -144,6 +150,44 @@ def test_a_redrive_by_places_goes_on_after_a_restart_with_those_places() -> None
     run(main())
 
 
+async def ordered_letters(keys: bytes) -> tuple[QueueWorld, list[str]]:
+    """A message for each letter, which is its key, in an ordered queue of dead letters; and their places."""
+    world = await QueueWorld(Node()).start(ordered=True, dead_letter=DEAD)
+    await world.queues.create(DEAD, QueueConfig(ordered=True, max_deliveries=None))
+    sent = [(await world.send(b"%c%d" % (key, at), queue=DEAD, key=bytes([key])))[0].id for at, key in enumerate(keys)]
+    return world, sent
+
+
+@pytest.mark.parametrize("rate", [None, 20])
+def test_a_redrive_of_an_ordered_queue_takes_all_of_each_key_in_its_order(rate: int | None) -> None:
+    async def main() -> None:
+        world, _ = await ordered_letters(b"aaabbc")
+        await world.queues.redrive(DEAD, target=NAME, rate_per_second=rate)
+        await world.node.clock.elapse(10_000)
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 6, 6)
+        assert await world.bodies() == [b"a0", b"a1", b"a2", b"b3", b"b4", b"c5"]
+
+    run(main())
+
+
+def test_a_redrive_of_an_ordered_queue_leaves_what_would_pass_a_letter_that_somebody_holds() -> None:
+    async def main() -> None:
+        world, places = await ordered_letters(b"abab")
+        (held,) = await world.receive(1, queue=DEAD, lease_ms=60_000)
+        assert held.body == b"a0"
+        await world.queues.redrive(DEAD, target=NAME)
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"b1", b"b3"]
+        await world.queues.release(DEAD, [Release(held.receipt)])
+        await world.queues.redrive(DEAD, target=NAME, filter=RedriveFilter(places=(places[2],)))
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"a2"], "it was asked for by its place"
+        assert await world.bodies(queue=DEAD) == [b"a0"]
+
+    run(main())
+
+
 def test_a_redrive_refuses_what_is_no_place() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
@@ -183,17 +227,18 @@ def test_a_redrive_keeps_its_rate_shows_its_progress_and_can_be_cancelled() -> N
     run(main())
 
 
-def test_a_redrive_goes_on_after_a_restart() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_redrive_goes_on_after_a_restart_and_has_counted_all_that_it_moved(is_killed: bool) -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
         await kill_many(world, [b"%d" % number for number in range(30)])
         await world.queues.redrive(DEAD, rate_per_second=10)
         await world.node.clock.elapse(1500)
-        await world.node.restart()
+        await (world.node.kill() if is_killed else world.node.restart())
         assert 0 < world.counts().visible < 30
         await world.node.clock.elapse(10_000)
         (redrive,) = world.queues.redrives(DEAD)
-        assert redrive.state is RedriveState.COMPLETED
+        assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 30, 30)
         found = await world.bodies(100)
         assert sorted(found, key=int) == [b"%d" % number for number in range(30)]
         assert world.counts(DEAD).visible == 0
@@ -224,6 +269,52 @@ def test_an_expired_message_is_dropped_and_counted() -> None:
         await world.node.clock.elapse(1500)
         assert world.counts().expired == 1
         assert await world.bodies() == [b"own"]
+
+    run(main())
+
+
+def test_a_topic_is_not_made_a_queue_because_dead_letters_would_go_to_its_name() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.node.make(DEAD)
+        await kill_many(world, [b"a"])
+        with pytest.raises(UnknownQueueError):
+            world.queues.find(DEAD)
+        assert await world.node.values(DEAD) == []
+        (waiting,) = (await world.queues.browse(NAME, state=MessageState.DYING)).messages
+        assert waiting.body == b"a", "until there is somewhere to go"
+        await world.queues.update(NAME, QueueConfig(dead_letter="graves"))
+        await world.node.clock.elapse(60_000)
+        assert await world.bodies(queue="graves") == [b"a"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["q" * 244, "q" * 245, "q" * 249, "q" * 244 + "-dead"])
+def test_a_queue_of_any_name_has_a_valid_one_for_its_dead_letters(name: str) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.queues.create(name, QueueConfig(max_deliveries=1))
+        await world.send(b"a", queue=name)
+        (message,) = await world.receive(queue=name)
+        await world.queues.reject(name, [Rejection(message.receipt, "no good")])
+        await world.node.clock.elapse(1000)
+        dead = world.queues.find(name).dead_letter_name
+        assert dead not in (None, name)
+        assert await world.bodies(queue=dead) == [b"a"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("name", ["clicks", "__consumer_offsets"])
+def test_a_topic_that_is_no_queue_is_not_taken_for_dead_letters(name: str) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.node.make("clicks")
+        with pytest.raises(InvalidConfigError, match="not a queue"):
+            await world.queues.update(NAME, QueueConfig(dead_letter=name))
+        with pytest.raises(InvalidConfigError, match="not a queue"):
+            await world.queues.create("other", QueueConfig(dead_letter=name))
 
     run(main())
 

@@ -6,8 +6,9 @@ import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld
 
-from headrace.model.errors import InvalidConfigError
+from headrace.model.errors import InvalidConfigError, InvalidPartitionsError
 from headrace.model.queue import QueueConfig
+from headrace.testing.clock import settle
 
 ORDERED = QueueConfig(ordered=True)
 
@@ -66,6 +67,22 @@ def test_an_ordered_queue_that_holds_messages_can_be_changed() -> None:
         await world.send(b"1", b"2", key=b"k")
         await world.queues.update(NAME, QueueConfig(ordered=True, lease_ms=1000))
         await check_in_order(world, b"1", b"2")
+
+    run(main())
+
+
+def test_an_ordered_queue_gets_no_more_partitions_because_a_key_would_be_in_two() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(ordered=True)
+        for is_trial in (True, False):
+            with pytest.raises(InvalidPartitionsError, match="ordered to false first"):
+                await world.node.broker.create_partitions(NAME, 3, validate_only=is_trial)
+        assert world.queues.describe(NAME).partition_count == 1
+        await world.queues.update(NAME, QueueConfig())
+        await world.node.broker.create_partitions(NAME, 3)
+        await settle()
+        await world.queues.update(NAME, ORDERED)
+        assert world.queues.describe(NAME).partition_count == 3
 
     run(main())
 

@@ -1,10 +1,15 @@
 """Queues through the broker: send, receive, acknowledge, and everything about leases."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 
+import msgspec
+import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
+from headrace.broker.queue import live_queue
 from headrace.broker.queue.port import Extension, MessageState, Rejection
 from headrace.model.batch import CRC_POSITION, CRC_START
 from headrace.model.errors import (
@@ -12,15 +17,18 @@ from headrace.model.errors import (
     InvalidReceiptError,
     QueueFullError,
     StaleReceiptError,
+    TooManyLeasedError,
     UnknownQueueError,
     UnknownTopicError,
 )
 from headrace.model.message import Message, Sent
 from headrace.model.queue import Backoff, QueueConfig
 from headrace.testing.clock import settle
-from headrace.testing.threads import HeldThreads
+from headrace.testing.threads import HeldThreads, InlineThreads
 from headrace.wire.crc import crc32c
 from headrace.wire.kafka.records import Record, encode_batch
+
+T = TypeVar("T")
 
 
 def test_what_is_sent_is_received_and_after_its_acknowledgement_is_gone() -> None:
@@ -171,6 +179,65 @@ def test_a_queue_over_several_partitions_looks_like_one() -> None:
         await world.send(b"last")
         await settle()
         assert bodies_of(waiting.promise.result()) == [b"last"]
+
+    run(main())
+
+
+def test_a_receive_that_is_repeated_gets_the_same_messages_as_far_as_they_are_leased() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2)
+        for number in range(6):
+            await world.send(b"%d" % number)
+        first = await world.receive(4, attempt_id="x", lease_ms=10_000)
+        await world.node.clock.elapse(9_000)
+        again = await world.receive(4, attempt_id="x", lease_ms=10_000)
+        assert {message.receipt for message in again} == {message.receipt for message in first}
+        assert [message.attempt for message in again] == [1] * 4
+        assert len(await world.receive(4, attempt_id="y", lease_ms=1_000)) == 2, "another one gets what is left"
+        await world.node.clock.elapse(9_000)
+        assert await world.acknowledge(*first[:3]) == [None] * 3, "their leases began anew"
+        assert bodies_of(await world.receive(4, attempt_id="x")) == [first[3].body]
+        assert await world.acknowledge(first[3]) == [None]
+        assert len(await world.receive(4, attempt_id="x")) == 2, "nothing of it is left to be repeated"
+
+    run(main())
+
+
+def test_what_repeated_receives_would_get_is_bounded_by_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_queue, "_ATTEMPT_LEASES_MAX", 10)
+
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(*(b"%d" % number for number in range(40)))
+        received = [await world.receive(4, attempt_id=str(number)) for number in range(5)]
+        for number in (4, 3):
+            again = await world.receive(4, attempt_id=str(number))
+            assert bodies_of(again) == bodies_of(received[number])
+        live = await world.queues.live(NAME)
+        assert sorted(live._attempts) == ["3", "4"]
+        assert len(await world.receive(15, attempt_id="large")) == 15
+        assert sorted(live._attempts) == ["large"], "the last one is always known"
+        assert len(await world.receive(15, attempt_id="large")) == 15
+
+    run(main())
+
+
+def test_a_partition_that_may_lease_no_more_holds_nothing_back_that_another_one_has() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2, leased_max=1)
+        for number in range(6):
+            await world.send(b"%d" % number)
+        first = await world.receive(4)
+        assert len(first) == 2, "one of each partition"
+        with pytest.raises(TooManyLeasedError, match="leased_max"):
+            await world.receive(4)
+        assert await world.acknowledge(first[0]) == [None]
+        second = await world.receive(4)
+        assert [message.partition for message in second] == [first[0].partition]
+        assert await world.acknowledge(second[0]) == [None]
+        third = await world.receive(4, wait_ms=1000)
+        assert [message.partition for message in third] == [first[0].partition]
+        assert world.counts().leased == 2, "nobody holds what nobody was handed"
 
     run(main())
 
@@ -515,6 +582,20 @@ def test_a_full_queue_refuses_sends_until_something_is_done() -> None:
     run(main())
 
 
+def test_a_message_that_may_go_anywhere_goes_where_there_is_room() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2, messages_max=6)
+        keyed = await world.send(b"a", b"b", b"c", key=b"k")
+        for number in range(3):
+            (sent,) = await world.send(b"%d" % number)
+            assert sent.partition != keyed[0].partition
+        (refused,) = await world.queues.send(NAME, [Message(b"d")])
+        assert isinstance(refused, QueueFullError)
+        assert "holds its part of 6 messages" in str(refused)
+
+    run(main())
+
+
 def test_a_full_queue_drops_its_oldest_where_it_is_told_to_and_never_a_leased_one() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(messages_max=3, overflow="drop_oldest")
@@ -554,6 +635,22 @@ def test_a_new_configuration_is_obeyed_at_once_and_after_a_restart() -> None:
     run(main())
 
 
+def test_two_who_change_different_settings_at_once_both_have_their_way() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await asyncio.gather(
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, lease_ms=7000)),
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, delay_ms=9000)),
+            world.queues.update(NAME, lambda config: msgspec.structs.replace(config, fair=True)),
+        )
+        wanted = QueueConfig(lease_ms=7000, delay_ms=9000, fair=True)
+        assert world.queues.find(NAME).config == wanted
+        await world.node.restart()
+        assert world.queues.find(NAME).config == wanted
+
+    run(main())
+
+
 def test_partitions_that_are_added_take_part() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
@@ -564,6 +661,35 @@ def test_partitions_that_are_added_take_part() -> None:
         messages = await world.receive(10)
         assert {message.partition for message in messages} == {0, 1, 2}
         assert await world.acknowledge(*messages) == [None] * 6
+
+    run(main())
+
+
+def test_a_topic_that_changes_again_while_its_queue_gets_partitions_does_no_harm() -> None:
+    class SlowThreads(InlineThreads):
+        """Whose calls take some turns of the loop."""
+
+        def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+            async def later() -> T:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                return call()
+
+            return asyncio.ensure_future(later())
+
+    async def main() -> None:
+        world = await QueueWorld(Node(sync_threads=SlowThreads())).start()
+        failed = asyncio.ensure_future(world.queues.wait_failed())
+        broker = world.node.broker
+        await broker.create_partitions(NAME, 2)
+        await broker.alter_config(NAME, {**broker.topic(NAME).overrides, "segment.bytes": "1000000"})
+        await broker.create_partitions(NAME, 4)
+        live = await world.queues.live(NAME)
+        for _ in range(100):  # of as many turns as it takes
+            await settle()
+        assert [partition.index for partition in live.partitions] == [0, 1, 2, 3]
+        assert not failed.done(), failed.exception()
+        failed.cancel()
 
     run(main())
 

@@ -1,9 +1,11 @@
 """What people ask of a queue: where a message is, and what is there."""
 
+from time import process_time
+
 from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
-from headrace.folds.queue.view import State, facts, iterate
+from headrace.folds.queue.view import State, blocker, facts, iterate
 from headrace.model.queue import QueueConfig
 
 
@@ -65,9 +67,19 @@ def test_a_blocked_message_says_behind_which_one_it_waits() -> None:
     script.send_keys("abab")
     script.receive(1)
     assert script.states(range(4)) == ["leased", "visible", "blocked", "blocked"]
-    blocked = facts(script.fold, 2)
-    assert blocked is not None
-    assert (blocked.state, blocked.blocker) == (State.BLOCKED, 0)
+    assert iterate(script.fold, after=-1, state=State.BLOCKED, count_max=10) == [2, 3]
+    assert [blocker(script.fold, offset) for offset in range(4)] == [None, None, 0, 1]
+
+
+def test_a_page_of_an_ordered_queue_costs_what_is_on_it_and_not_what_is_in_the_queue() -> None:
+    script = Script(QueueConfig(ordered=True))
+    count = 100_000
+    script.send(*(Properties(key=b"%d" % (number % 50)) for number in range(count)))
+    began_s = process_time()
+    for state in (None, State.BLOCKED):
+        page = iterate(script.fold, after=count // 2, state=state, count_max=1000)
+        assert [facts(script.fold, offset) is not None for offset in page] == [True] * 1000
+    assert process_time() - began_s < 0.5, "a search through all of the queue for each message takes seconds"
 
 
 def test_the_counts_add_up_in_every_state() -> None:

@@ -73,6 +73,16 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "a TLS handshake": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "malformed_request"),
     "a Kafka request": (b"\x00\x00\x00\x1a\x00\x12\x00\x03\x00\x00\x00\x01", 400, "malformed_request"),
     "two empty lines": (b"\r\n\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n", 400, "malformed_request"),
+    "a compressed body": (
+        POST + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi",
+        415,
+        "unsupported_content_encoding",
+    ),
+    "a compressed body in chunks": (
+        POST + b"Content-Encoding: br\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        415,
+        "unsupported_content_encoding",
+    ),
     "another expectation": (POST + b"Expect: a-miracle\r\nContent-Length: 1\r\n\r\nx", 417, "unknown_expectation"),
     "a chunk size that is not one": (CHUNKED + b"xyz\r\n", 400, "malformed_chunk"),
     "a chunk size with a sign": (CHUNKED + b"-1\r\n", 400, "malformed_chunk"),
@@ -116,6 +126,13 @@ def test_nothing_behind_a_refused_request_is_served(server: Server, name: str) -
         assert client.answer().status == REFUSED[name][1]
         assert client.is_at_end()
     assert len(server.served) == served + 1
+
+
+def test_a_body_that_says_it_is_not_compressed_is_taken(server: Server) -> None:
+    plain = POST + b"Connection: close\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi"
+    assert ask(server, plain).status == 200
+    nothing = get("/hello", "Connection: close", "Content-Encoding: gzip")
+    assert ask(server, nothing).status == 200, "there is no body to speak of"
 
 
 def test_a_refused_head_request_gets_no_body(server: Server) -> None:

@@ -15,6 +15,7 @@ from headrace.broker.queue.port import (
     Explanation,
     Extension,
     MessageState,
+    NewConfig,
     QueueCounts,
     QueueDescription,
     Reader,
@@ -142,11 +143,12 @@ class ScriptedQueues(SendsOne):
         return self.queues.get(name) or await self.create(name)
 
     async def update(
-        self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
+        self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         old = self.find(name)
+        new = config(old.config) if callable(config) else config
         queue = self.queues[name] = Queue(
-            name=name, topic_id=old.topic_id, id=old.id, config=config or old.config, modified_ms=1
+            name=name, topic_id=old.topic_id, id=old.id, config=new or old.config, modified_ms=1
         )
         return queue
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,29 @@ def test_a_name_outside_the_grammar_makes_no_queue(user: User, name: str) -> Non
 def test_a_queue_that_is_not_there_is_said_so(user: User) -> None:
     for method, target in (("GET", "messages"), ("GET", "browse"), ("POST", "purge"), ("GET", "redrives")):
         assert user.ask(method, f"/queues/nowhere/{target}", status=404)["code"] == "unknown_queue"
+
+
+def test_one_of_those_who_make_a_queue_at_once_makes_it_and_the_others_find_it(user: User) -> None:
+    body = json.dumps({"config": {"lease": 7}, "partitions": 2})
+
+    def make(name: str) -> int:
+        with closing(user.connect()) as connection:
+            connection.request("PUT", f"/queues/{name}", body, {"content-type": "application/json"})
+            return connection.getresponse().status
+
+    with ThreadPoolExecutor(8) as threads:
+        for name in ("race-0", "race-1", "race-2"):
+            assert sorted(threads.map(make, [name] * 8)) == [200] * 7 + [201]
+
+
+def test_those_who_change_different_settings_at_once_all_have_their_way(user: User) -> None:
+    user.ask("PUT", "/queues/changing", status=201)
+    settings = {"lease": 7.0, "delay": 8.0, "retention": 900.0, "history": 10.0, "max_deliveries": 11, "fair": True}
+    with ThreadPoolExecutor(6) as threads:
+        changes = [{"config": {name: value}} for name, value in settings.items()]
+        list(threads.map(lambda change: user.ask("PATCH", "/queues/changing", change), changes))
+    config = user.ask("GET", "/queues/changing")["config"]
+    assert {name: config[name] for name in settings} == settings
 
 
 def test_a_queue_is_deleted_by_administrators_alone(node: NodeProcess, user: User) -> None:

@@ -16,6 +16,7 @@ from headrace.broker.queue.port import (
     Explanation,
     Extension,
     MessageState,
+    NewConfig,
     QueueCounts,
     QueueDescription,
     Reader,
@@ -239,12 +240,13 @@ class FakeQueues(SendsOne):
         return self.find(name)
 
     async def update(
-        self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
+        self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         shelf = self.shelf(name)
+        new = config(shelf.queue.config) if callable(config) else config
         shelf.queue = msgspec.structs.replace(
             shelf.queue,
-            config=config or shelf.queue.config,
+            config=new or shelf.queue.config,
             notes={**shelf.queue.notes, **(notes or {})},
             modified_ms=self.clock.wall_ms(),
         )

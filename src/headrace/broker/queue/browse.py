@@ -7,7 +7,7 @@ from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Browsed, BrowsePage, Explanation, MessageState
-from headrace.folds.queue.view import Facts, State, facts, iterate, key_facts
+from headrace.folds.queue.view import Facts, State, blocker, facts, iterate, key_facts
 from headrace.model.errors import CorruptLogError, InvalidRequestError, UnknownMessageError
 from headrace.model.message import message_id
 from headrace.wire.message import StoredMessage
@@ -70,15 +70,17 @@ async def explain(live: LiveQueue, loader: Loader, *, id: str | None, key: bytes
         known = facts(partition.advanced_fold(), offset)
         if known is None:
             return await _done(live, partition, loader, offset)
+        text = f"the message {_sentence(partition, known)}"
         since_ms = await _since_ms(live, partition, loader, known)
-        return _explained(partition, known, since_ms, f"the message {_sentence(known)}", 0)
+        return _explained(partition, known, since_ms, text, 0)
     assert key is not None
     if not live.queue.config.ordered:
         raise InvalidRequestError(f"queue {live.queue.name} is not ordered; no key of it is ever blocked")
     for partition in live.partitions:
         found = key_facts(partition.advanced_fold(), key)
         if found is not None:
-            text = f"the first message of this key {_sentence(found.front)}; {found.waiting_count} wait behind it"
+            sentence = _sentence(partition, found.front)
+            text = f"the first message of this key {sentence}; {found.waiting_count} wait behind it"
             since_ms = await _since_ms(live, partition, loader, found.front)
             return _explained(partition, found.front, since_ms, text, found.waiting_count)
     live.partitions.check_all()  # one that is offline may hold some
@@ -136,7 +138,7 @@ def _explained(partition: PartitionQueue, known: Facts, since_ms: int | None, te
     )
 
 
-def _sentence(known: Facts) -> str:
+def _sentence(partition: PartitionQueue, known: Facts) -> str:
     tried = f", after {known.attempts} attempts, the last at {known.last_ms} ms since 1970" if known.attempts else ""
     match known.state:
         case State.LEASED | State.DELAYED if known.until_ms is None:
@@ -146,7 +148,8 @@ def _sentence(known: Facts) -> str:
         case State.DELAYED:
             return f"is delayed until {known.until_ms} ms since 1970{tried}"
         case State.BLOCKED:
-            return f"waits behind the message at offset {known.blocker} of the same key, which is not done{tried}"
+            front = blocker(partition.fold, known.offset)
+            return f"waits behind the message at offset {front} of the same key, which is not done{tried}"
         case State.DYING:
             reason = known.reason or "its attempts are used up"
             return f"is on its way out ({reason}){tried}"

@@ -11,6 +11,7 @@ The guarantee decides what stands between choosing a message and handing it out:
     at most once    the commit of the acknowledgement
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,7 @@ from headrace.model.errors import (
     InvalidConfigError,
     InvalidRequestError,
     PartitionOfflineError,
+    TooManyLeasedError,
     UnknownTopicError,
 )
 from headrace.model.message import Received, message_id
@@ -43,9 +45,10 @@ from headrace.model.queue import (
 )
 from headrace.wire.message import StoredMessage
 
-# How long a receive's attempt id is remembered, and how many are.
+# How long a receive's attempt id is remembered, how many are, and how many leases of all of them.
 _ATTEMPT_MS = 5 * 60_000
 _ATTEMPT_COUNT_MAX = 10_000
+_ATTEMPT_LEASES_MAX = 100_000
 
 
 class LiveQueue:
@@ -59,8 +62,11 @@ class LiveQueue:
         self._turn = 0
         self.sending = Sending(self, clock)
         self.leases = Leases(self, signer)
-        self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}
+        self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}  # in the order of time
+        self._attempt_leases = 0
         self.is_closed = False
+        # Held by who changes the configuration, so that what one change was made of is what it replaces.
+        self.changing = asyncio.Lock()
 
     # Receiving.
 
@@ -116,9 +122,13 @@ class LiveQueue:
             receive.leave()
 
     def _hand_out(self, receive: PendingReceive) -> bool:
-        """Take messages for a receive. False: there are none."""
+        """Take messages for a receive. False: there are none.
+
+        TooManyLeasedError where a partition may lease no more and no other one has anything.
+        """
         taken = receive.taken
         left = receive.count_max
+        refused: TooManyLeasedError | None = None
         self._turn += 1
         opened = self.partitions.opened
         count = len(opened)
@@ -128,7 +138,11 @@ class LiveQueue:
                 continue
             if receive.partitions is not None and partition.index not in receive.partitions:
                 continue
-            leases = partition.take(left, receive.lease_ms)
+            try:
+                leases = partition.take(left, receive.lease_ms)
+            except TooManyLeasedError as error:  # what the others have is handed out all the same
+                refused = error
+                continue
             if leases:
                 taken.append((partition, leases))
                 left -= len(leases)
@@ -137,6 +151,8 @@ class LiveQueue:
         if not taken:
             with suppress(UnknownTopicError):  # it is being deleted, of which `close` tells
                 self.partitions.check_any()
+            if refused is not None:
+                raise refused
             return False
         if self.queue.config.guarantee is Guarantee.AT_LEAST_ONCE:
             self._deliver(receive)
@@ -318,11 +334,20 @@ class LiveQueue:
     def _remember(self, attempt_id: str, receive: PendingReceive) -> None:
         now_ms = self._clock.monotonic_ms()
         held = [(partition, lease) for partition, leases in receive.taken for lease in leases]
+        if attempt_id in self._attempts:
+            self._forget(attempt_id)
         self._attempts[attempt_id] = now_ms + _ATTEMPT_MS, held
-        for known, (until_ms, _) in list(self._attempts.items()):
-            if until_ms > now_ms and len(self._attempts) <= _ATTEMPT_COUNT_MAX:
-                break
-            del self._attempts[known]
+        self._attempt_leases += len(held)
+        while (oldest := next(iter(self._attempts))) != attempt_id and (
+            self._attempts[oldest][0] <= now_ms
+            or len(self._attempts) > _ATTEMPT_COUNT_MAX
+            or self._attempt_leases > _ATTEMPT_LEASES_MAX
+        ):
+            self._forget(oldest)
+
+    def _forget(self, attempt_id: str) -> None:
+        _, held = self._attempts.pop(attempt_id)
+        self._attempt_leases -= len(held)
 
     def _repeat(self, receive: PendingReceive, attempt_id: str) -> bool:
         until_ms, held = self._attempts.get(attempt_id, (0, []))

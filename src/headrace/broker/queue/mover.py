@@ -14,6 +14,7 @@ from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import HeadraceError
 from headrace.model.message import Message, Sent
+from headrace.model.queue import default_dead_letter
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Mover:
     async def _move(self, live: LiveQueue, partition: PartitionQueue, dying: list[Dying]) -> HeadraceError | None:
         """Copy, then end at the source. Returns why some could not be copied."""
         # The limit may have been taken away after these had reached it; a dead letter goes somewhere all the same.
-        target = live.queue.dead_letter_name or f"{live.queue.name}-dead"
+        target = live.queue.dead_letter_name or default_dead_letter(live.queue.name)
         found = await self._loader.read([Wanted(partition, one.offset) for one in dying])
         readable = [one for one in dying if (partition.index, one.offset) in found]
         if lost := [one.offset for one in dying if (partition.index, one.offset) not in found]:

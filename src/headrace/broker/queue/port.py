@@ -7,7 +7,7 @@ Where a call takes several messages, each has its own outcome, in the order of t
 where nothing of it could be done (no such queue, the node stops).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +19,8 @@ from headrace.model.message import Headers, Message, Received, Sent
 from headrace.model.queue import Queue, QueueConfig
 
 DEFAULTS = QueueConfig()
+# A configuration, or what becomes of the one that is there.
+NewConfig = QueueConfig | Callable[[QueueConfig], QueueConfig]
 
 
 class Extension(NamedTuple):
@@ -261,9 +263,12 @@ class Queues(Protocol):
         """The queue of this name, made now with defaults if that is allowed."""
 
     async def update(
-        self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
+        self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
-        """Replace its configuration or some gateway's notes; obeyed when this returns."""
+        """Replace its configuration or some gateway's notes; obeyed when this returns.
+
+        Whoever changes only some of the configuration says what becomes of it: another one may be changing the rest.
+        """
 
     async def delete(self, name: str) -> None:
         """Delete a queue, its topic and its messages. An administrator's call: the gateway has checked that."""

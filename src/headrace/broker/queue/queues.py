@@ -26,6 +26,7 @@ from headrace.broker.queue.port import (
     Explanation,
     Extension,
     MessageState,
+    NewConfig,
     QueueDescription,
     Reader,
     Redrive,
@@ -234,6 +235,7 @@ class NodeQueues:
         live = self._live.get(queue)
         if live is None:
             if queue not in self._catalog.queues:
+                await self._check_no_topic(queue)
                 with suppress(QueueExistsError):
                     await self.create(queue, QueueConfig(max_deliveries=None))
             live = await self._live.open(queue)
@@ -271,12 +273,14 @@ class NodeQueues:
         if name in INTERNAL_NAMES:
             raise InvalidNameError(f"{name} is headrace's own; choose another name")
         check_queue_config(name, config)
-        if name in self._catalog.queues:
-            raise QueueExistsError(f"queue {name} exists; change it, or choose another name")
+        self._check_dead_letter(config)
         overrides = dict(_TOPIC_OVERRIDES)
         if durability is not None:
             overrides["headrace.durability"] = durability
         await self._broker.settled(name)
+        if name in self._catalog.queues:
+            await self._opened(name)
+            raise QueueExistsError(f"queue {name} exists; change it, or choose another name")
         topic = self._catalog.topics.get(name)
         try:
             if topic is None:
@@ -297,9 +301,15 @@ class NodeQueues:
                 await self._admin.attach(topic, config, notes)
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
+            await self._opened(name)
             raise QueueExistsError(f"queue {name} is being created or deleted; retry") from None
         await self._live.open(name)
         return self.find(name)
+
+    async def _opened(self, name: str) -> None:
+        """Wait for who makes a queue at this moment: whoever is told that it exists may look at it."""
+        with suppress(HeadraceError):
+            await self._live.open(name)
 
     def _check_whole(self, topic: Topic) -> None:
         """A queue's state follows from all that was ever written, so nothing of that may have been compacted away."""
@@ -325,14 +335,8 @@ class NodeQueues:
     async def _ensure_live(self, name: str) -> LiveQueue:
         if name not in self._catalog.queues:
             check_topic_name(name)
-            if name in self._catalog.topics:
-                await self._broker.settled(name)
+            await self._check_no_topic(name)
             if name not in self._catalog.queues:
-                if name in self._catalog.topics:
-                    raise QueueExistsError(
-                        f"{name} is a topic and not a queue; make it one explicitly (PUT /queues/{name}), after which "
-                        "its messages are dropped once they are acknowledged"
-                    )
                 if not self.config.auto_create:
                     raise UnknownQueueError(
                         f"there is no queue {name}, and queues are not created on first use here; create it first"
@@ -342,16 +346,37 @@ class NodeQueues:
                 await self._broker.settled(name)
         return await self._live.open(name)
 
+    async def _check_no_topic(self, name: str) -> None:
+        """Refuse what would make a queue of somebody's topic, which nobody has asked for."""
+        if name in self._catalog.topics:
+            await self._broker.settled(name)
+        if name in self._catalog.topics and name not in self._catalog.queues:
+            raise QueueExistsError(
+                f"{name} is a topic and not a queue; make it one explicitly (PUT /queues/{name}), after which "
+                "its messages are dropped once they are acknowledged"
+            )
+
+    def _check_dead_letter(self, config: QueueConfig) -> None:
+        """Refuse dead letters that could not go where they are to go: to a topic that is no queue."""
+        name = config.dead_letter
+        if name in INTERNAL_NAMES or (name in self._catalog.topics and name not in self._catalog.queues):
+            raise InvalidConfigError(f"dead_letter is {name}, which is a topic and not a queue; name a queue")
+
     async def update(
-        self, name: str, config: QueueConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
+        self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         live = self._live.find(name)
-        if config is not None and config.ordered and not live.queue.config.ordered:
-            # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
-            # stricter than it says until it is changed or opened again.
-            await live.make_ordered(check_queue_config(name, config))
-        queue = await self._admin.change(name, config, notes)
-        await live.reconfigure(queue)
+        async with live.changing:
+            old = self.find(name).config
+            new = config(old) if callable(config) else config
+            if new is not None and new.dead_letter != old.dead_letter:
+                self._check_dead_letter(new)
+            if new is not None and new.ordered and not live.queue.config.ordered:
+                # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
+                # stricter than it says until it is changed or opened again.
+                await live.make_ordered(check_queue_config(name, new))
+            queue = await self._admin.change(name, new, notes)
+            await live.reconfigure(queue)
         return queue
 
     async def delete(self, name: str) -> None:

@@ -118,15 +118,16 @@ class OpeningReceive:
     async def _run(self, opening: Awaitable[Opened], begin: Callable[[Opened], PendingReceive]) -> None:
         try:
             opened = await opening
+            if self._is_cancelled:
+                return
+            self._receive = begin(opened)
         except HeadraceError as error:
             self.promise.fail(error)
             return
         except asyncio.CancelledError:
             self.promise.fail(ShuttingDownError("the node is stopping; reconnect and retry"))
             raise
-        if not self._is_cancelled:
-            self._receive = begin(opened)
-            self._receive.promise.then(self._ended)
+        self._receive.promise.then(self._ended)
 
     def _ended(self, promise: Promise[list[Received]]) -> None:
         error = promise.exception()

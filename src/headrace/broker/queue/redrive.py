@@ -47,6 +47,9 @@ class SavedRedrive(msgspec.Struct, kw_only=True):
 
     redrive: Redrive
     upto: list[int]
+    # What the queue had counted as gone elsewhere when this began. Its log knows that to the message, while progress is
+    # written down now and then.
+    gone_before: int | None = None
 
 
 class Redriver:
@@ -81,6 +84,7 @@ class Redriver:
             self._known[queue] = [msgspec.convert(redrive, SavedRedrive) for redrive in redrives]
             live = self._find(queue)
             if live is not None and self._known[queue] and self._known[queue][0].redrive.state is RedriveState.RUNNING:
+                _make_up(live, self._known[queue][0])
                 self._start(live, self._known[queue][0])
 
     async def begin(
@@ -104,6 +108,7 @@ class Redriver:
                 started_ms=self._wall_ms(),
             ),
             upto=_ends(live),
+            gone_before=_gone(live),
         )
         known.insert(0, saved)
         del known[_REMEMBERED:]
@@ -231,6 +236,18 @@ class Redriver:
         return moved
 
 
+def _gone(live: LiveQueue) -> int:
+    return sum(partition.fold.counts.dead_lettered for partition in live.partitions)
+
+
+def _make_up(live: LiveQueue, saved: SavedRedrive) -> None:
+    """Count what was moved after the progress was last written down."""
+    redrive = saved.redrive
+    if saved.gone_before is not None:
+        moved = min(max(_gone(live) - saved.gone_before, redrive.moved), redrive.total)
+        saved.redrive = msgspec.structs.replace(redrive, moved=moved)
+
+
 def _ends(live: LiveQueue) -> list[int]:
     """Up to where each partition goes. One that is offline is not looked at, when it is back neither."""
     ends = [0] * live.partitions.count
@@ -254,8 +271,15 @@ def _named(filter: RedriveFilter, partition: PartitionQueue) -> list[int] | None
 
 
 def _page(partition: PartitionQueue, named: list[int] | None, *, after: int, count_max: int) -> list[int]:
-    """The next visible offsets: of all that are there, or of those that are named, without looking at the others."""
+    """The next visible offsets: of all that are there, or of those that are named, without looking at the others.
+
+    Of an ordered queue also those that wait behind others which can go, for they go in order.
+    """
     fold = partition.advanced_fold()
+    if fold.config.ordered:
+        free = fold.shelf.in_order(fold.ready_offsets())
+        found = free.iter_equal_or_larger(after + 1) if named is None else (one for one in named if one in free)
+        return list(islice((offset for offset in found if offset > after), count_max))
     if named is None:
         return iterate(fold, after=after, state=State.VISIBLE, count_max=count_max)
     visible = (offset for offset in named if offset > after and state_of(fold, offset) is State.VISIBLE)

@@ -129,8 +129,11 @@ class Registry:
 
     async def _open_partitions(self, live: LiveQueue) -> None:
         """Open those partitions that are not open yet: all of them, or those that were added."""
-        topic = self._broker.topic(live.queue.topic_id)
-        for index in range(live.partitions.count, topic.partition_count):
+        while True:
+            await self._broker.settled(live.queue.name)  # metadata of more may be there before their files are
+            topic, index = self._broker.topic(live.queue.topic_id), live.partitions.count
+            if index == topic.partition_count:
+                return
             try:
                 await self._open_partition(live, topic, index)
             except PartitionOfflineError as error:
@@ -179,6 +182,6 @@ class Registry:
                 self._tasks.spawn(self._grow(live))
 
     async def _grow(self, live: LiveQueue) -> None:
-        await self._broker.settled(live.queue.name)
-        with suppress(UnknownTopicError):
-            await self._open_partitions(live)
+        async with live.changing:  # the topic may change again meanwhile, and no partition is opened twice
+            with suppress(UnknownTopicError):
+                await self._open_partitions(live)

@@ -163,14 +163,29 @@ class Sending:
         return True
 
     def _next(self) -> PartitionQueue:
-        """Where messages go that are bound to no partition: to each that is at work, in turn."""
+        """Where messages go that are bound to no partition: to each that is at work and has room, in turn."""
         opened = self._opened
+        full: PartitionQueue | None = None
         for _ in opened:
             self._turn += 1
             partition = opened[self._turn % len(opened)]
-            if partition.partition.log.broken is None:
-                break
-        return partition  # with none at work, the last one says why
+            if partition.partition.log.broken is not None:
+                continue
+            room = self._room(partition)
+            if room is None or room > 0:
+                return partition
+            full = full or partition
+        return full or partition  # with none at work, the last one says why
+
+    def _room(self, partition: PartitionQueue) -> int | None:
+        """For how many messages more it has room, below zero where it holds too many; None: there is no limit.
+
+        The limit is the queue's, shared evenly by its partitions.
+        """
+        messages_max = self._live.queue.config.messages_max
+        if messages_max is None:
+            return None
+        return max(messages_max // self._partitions.count, 1) - partition.message_count
 
     def _home(self, request: Request, messages: Sequence[Message], places: Sequence[int]) -> int:
         """Where a request goes: always the same way, or its repetition would not meet it."""
@@ -247,20 +262,18 @@ class Sending:
     def _make_room(self, partition: PartitionQueue, id: bytes | None, *, count: int = 1, ahead: int = 0) -> None:
         """Room for so many messages, which what is known already does not need.
 
-        The limit is the queue's, shared evenly by its partitions. `ahead` are others, not handed over yet.
+        `ahead` are others, not handed over yet.
         """
-        messages_max = self._live.queue.config.messages_max
-        if messages_max is None or partition.knows(id):
+        room = self._room(partition)
+        if room is None or room >= ahead + count or partition.knows(id):
             return
-        share = max(messages_max // self._partitions.count, 1)
-        excess = partition.message_count + ahead + count - share
-        if excess <= 0:
-            return
-        if self._live.queue.config.overflow is Overflow.REJECT:
-            raise QueueFullError(
-                f"queue {self._live.queue.name} holds its {messages_max} messages; acknowledge some, then retry"
-            )
-        partition.drop_oldest(excess)
+        config, name = self._live.queue.config, self._live.queue.name
+        if config.overflow is Overflow.REJECT:
+            full = f"queue {name} holds its {config.messages_max} messages"
+            if self._partitions.count > 1:
+                full = f"partition {partition.index} of queue {name} holds its part of {config.messages_max} messages"
+            raise QueueFullError(f"{full}; acknowledge some, then retry")
+        partition.drop_oldest(ahead + count - room)
 
 
 def _check_open(partition: PartitionQueue) -> None:
@@ -284,7 +297,10 @@ def _check(message: Message, bytes_max: int) -> None:
     if headers or key:
         size += len(key or b"") + sum(len(name) + len(value) for name, value in headers)
     if size > bytes_max:
-        raise BatchTooLargeError(f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, not {size}")
+        raise BatchTooLargeError(
+            f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, with its key and headers, "
+            f"not {size - _ENVELOPE_BYTES}; send less, or raise max.message.bytes of the topic"
+        )
 
 
 def _outcome(sent: Promise[Sent]) -> Outcome:

@@ -250,7 +250,7 @@ def _in_words() -> Iterator[None]:
         yield
     except (ProducerFencedError, ProducerMappingError) as error:
         raise TransactionStateError(
-            "the transaction has ended: its time was over, or the node was restarted; begin anew"
+            "the transaction has ended: it was aborted, its time was over, or the node was restarted; begin anew"
         ) from error
 
 

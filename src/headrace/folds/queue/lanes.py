@@ -158,6 +158,16 @@ class OrderedShelf(Shelf):
                 return lane.front(self._live)
         return None
 
+    def in_order(self, ready: BitMap64) -> BitMap64:
+        found = ready.copy()
+        for lane in {lane for offset, lane in self._lane_of.items() if offset in self._unready}:
+            is_behind = False
+            for offset in lane:
+                is_behind = is_behind or (offset in self._live and offset in self._unready)
+                if is_behind:
+                    found.discard(offset)
+        return found
+
     def lanes(self) -> Iterator[LaneImage]:
         images = [LaneImage(key, 0, self.lane(key)) for key in self._lanes]
         return iter(sorted(images, key=lambda image: image.offsets[0]))

@@ -128,6 +128,10 @@ class Shelf:
         """The earlier message of its key behind which a ready one has to wait."""
         return None
 
+    def in_order(self, ready: BitMap64) -> BitMap64:
+        """Of the ready messages, those that can leave together and pass nobody who has to stay."""
+        return ready
+
     def lanes(self) -> Iterator[LaneImage]:
         """In an order that follows from the state."""
         return iter(())

@@ -37,7 +37,6 @@ class Facts(NamedTuple):
     until_ms: int | None  # leased: the lease's end; delayed: when it is due
     expires_ms: int | None
     reason: str  # dying: why; empty: its attempts are used up
-    blocker: int | None  # blocked: by which message
 
 
 class KeyFacts(NamedTuple):
@@ -83,8 +82,12 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
         until_ms=until_ms,
         expires_ms=fold.expires_ms(offset),
         reason=OVERDUE_REASON if offset in fold.overdue else fold.dying_reasons.get(offset, ""),
-        blocker=fold.shelf.blocker(offset) if state is State.BLOCKED else None,
     )
+
+
+def blocker(fold: QueueFold, offset: int) -> int | None:
+    """The message behind which a blocked one waits. Found by a search, so it is for whoever asks about one message."""
+    return fold.shelf.blocker(offset)
 
 
 def key_facts(fold: QueueFold, key: bytes) -> KeyFacts | None:
@@ -117,8 +120,11 @@ def _offsets(fold: QueueFold, start: int, state: State | None) -> Iterator[int]:
         case State.BLOCKED:
             if not fold.config.ordered:
                 return iter(())
-            live = fold.live.iter_equal_or_larger(start)
-            return (offset for offset in live if state_of(fold, offset) is State.BLOCKED)
+            # Of sets, because a look at each message in turn would hold up everybody else.
+            blocked = fold.ready_offsets()
+            for visible in fold.shelf.visible.values():
+                blocked -= visible
+            return blocked.iter_equal_or_larger(start)
 
 
 def _sorted_from(start: int, offsets: Iterable[int]) -> Iterator[int]:

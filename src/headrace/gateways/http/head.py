@@ -139,6 +139,14 @@ class HeadReader:
             absolute = _ABSOLUTE.match(form)
             self._hosts.check(headers, authority=absolute[1] if absolute is not None else None)
         length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
+        if (length or is_chunked) and headers.get("content-encoding", "identity").lower() != "identity":
+            # Read as if it were not, it would be refused as nonsense, or kept as a message that nobody can read.
+            raise RefusedError(
+                415,
+                "unsupported_content_encoding",
+                "the body is compressed, as Content-Encoding says, and is not decompressed here; send it as it is",
+                headers=(("Accept-Encoding", "identity"),),
+            )
         expect = headers.get("expect")
         if expect is not None and expect.lower() != "100-continue":
             raise RefusedError(417, "unknown_expectation", "Expect takes 100-continue and nothing else; leave it out")

@@ -129,7 +129,7 @@ class QueueRoutes:
         _fields(request)
         name = request.path_params["queue"]
         form: QueueChange = await _read(request, _CHANGE)
-        await self._queues.update(name, changed(self._queues.find(name).config, form.config))
+        await self._queues.update(name, lambda config: changed(config, form.config))
         return self._described(name)
 
     async def delete(self, request: Request) -> Response:
