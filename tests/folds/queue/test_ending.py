@@ -214,6 +214,16 @@ def test_retention_counts_from_the_end_of_a_long_delay() -> None:
     assert script.fold.counts.expired == 1
 
 
+def test_retention_writes_nothing_where_what_is_old_is_not_below_its_offset() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(count=1)
+    script.acknowledge(0)
+    script.send(Properties(due_ms=script.now.wall_ms + 5_000))
+    script.wait(10_000)
+    assert script.fold.expire_old(1, now=script.now) is None
+    assert script.expire_old(2) == 1
+
+
 @pytest.mark.timeout(20)  # it went on for ever
 def test_a_replay_comes_to_an_end_where_what_was_delayed_for_long_is_done_before_retention_looks() -> None:
     script = Script(QueueConfig(retention_ms=1_000))

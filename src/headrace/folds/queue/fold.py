@@ -285,13 +285,19 @@ class QueueFold(QueueState):
             return None  # what time has not got to is delayed here, and would not be for whoever replays this
         spared = self.spared(upto)
         old = self.live - spared if spared else self.live
-        late_ms = self.late_dues.next_ms()
-        if not old.range_cardinality(0, upto) and (late_ms is None or late_ms > at.wall_ms - retention_ms):
+        if not old.range_cardinality(0, upto) and not self._has_old_late(upto, at.wall_ms - retention_ms):
             return None
         if spared:
             single = old.iter_equal_or_larger(spared.min())
             upto = min(upto, next(islice(single, EXPIRED_MAX, None), upto))
         return self._applied(Expired((), upto, ExpiryCause.RETENTION, at))
+
+    def _has_old_late(self, upto: int, due_before_ms: int) -> bool:
+        """Whether a message below an offset, that was delayed for long, is due for so long."""
+        late_ms = self.late_dues.next_ms()
+        if late_ms is None or late_ms > due_before_ms:
+            return False
+        return any(self.late_dues.values[offset] <= due_before_ms for offset in offsets_in(self.late, 0, upto))
 
     def oldest(self, count: int) -> list[int]:
         """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
