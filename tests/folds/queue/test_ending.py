@@ -225,6 +225,33 @@ def test_retention_ends_where_others_with_a_long_delay_are_done_already() -> Non
     assert script.fold.counts.expired == 1
 
 
+def test_retention_writes_nothing_where_what_is_old_is_not_below_its_offset() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(count=1)
+    script.acknowledge(0)
+    script.send(Properties(due_ms=script.now.wall_ms + 5_000))
+    script.wait(10_000)
+    assert script.fold.expire_old(1, now=script.now) is None
+    assert script.expire_old(2) == 1
+
+
+@pytest.mark.timeout(20)  # it went on for ever
+def test_a_replay_comes_to_an_end_where_what_was_delayed_for_long_is_done_before_retention_looks() -> None:
+    script = Script(QueueConfig(retention_ms=1_000))
+    script.send(Properties(due_ms=script.now.wall_ms + 5_000))
+    script.send(count=1)
+    acked = script.fold.acknowledge([0], now=script.now)
+    script.wait(10_000)
+    expired = script.fold.expire_old(2, now=script.now)
+    assert expired is not None
+    replayed = Script(script.fold.config)
+    replayed.send(Properties(due_ms=replayed.now.wall_ms + 5_000))
+    replayed.send(count=1)
+    replayed.fold.apply(acked)
+    replayed.fold.apply(expired)
+    assert (replayed.fold.counts.acknowledged, replayed.fold.counts.expired) == (1, 1)
+
+
 def test_retention_does_not_drop_what_was_given_back_for_later() -> None:
     script = Script(QueueConfig(retention_ms=1_000))
     script.send(count=1)

@@ -278,21 +278,26 @@ class QueueFold(QueueState):
     def expire_old(self, upto: int, *, now: Instant) -> Expired | None:
         """Retention: what is below this offset has been there too long, delays not counted. None: nothing has.
 
-        Between messages that stay it goes one by one, and so no more than a number of them at a time: ask again. It may
-        drop nothing yet, where all that was delayed and is old by now lies above the offset.
+        Between messages that stay it goes one by one, and so no more than a number of them at a time: ask again.
         """
         at, retention_ms = self._moment(now), self.config.retention_ms
         if self.is_behind or retention_ms is None:
             return None  # what time has not got to is delayed here, and would not be for whoever replays this
         spared = self.spared(upto)
         old = self.live - spared if spared else self.live
-        late_ms = self.late_dues.next_ms()
-        if not old.range_cardinality(0, upto) and (late_ms is None or late_ms > at.wall_ms - retention_ms):
+        if not old.range_cardinality(0, upto) and not self._has_old_late(upto, at.wall_ms - retention_ms):
             return None
         if spared:
             single = old.iter_equal_or_larger(spared.min())
             upto = min(upto, next(islice(single, EXPIRED_MAX, None), upto))
         return self._applied(Expired((), upto, ExpiryCause.RETENTION, at))
+
+    def _has_old_late(self, upto: int, due_before_ms: int) -> bool:
+        """Whether a message below an offset, that was delayed for long, is due for so long."""
+        late_ms = self.late_dues.next_ms()
+        if late_ms is None or late_ms > due_before_ms:
+            return False
+        return any(self.late_dues.values[offset] <= due_before_ms for offset in offsets_in(self.late, 0, upto))
 
     def oldest(self, count: int) -> list[int]:
         """The first messages that nobody holds and that are not on their way out: what a full queue drops."""

@@ -262,7 +262,7 @@ class Places:
     def _finish_old(self, upto: int, due_before_ms: int) -> int:
         """Let go what is below an offset, but for what is spared."""
         while self.late_dues.is_due(due_before_ms):
-            # Outdated entries are due as well, so one more than is late is looked at: there may be nothing else left.
+            # One more than there are: what is due may be an outdated entry alone, and has to be looked at all the same.
             for offset, _ in self.late_dues.pop_due(due_before_ms, len(self.late) + 1):
                 self.late.discard(offset)
         spared = self.spared(upto)
