@@ -6,7 +6,7 @@ from pathlib import Path
 
 import benchmarks.__main__ as command
 import pytest
-from benchmarks import latency, opening, profile
+from benchmarks import latency, opening, profile, spread
 from benchmarks.generator import MeasuredEndToEnd
 from benchmarks.machine import facts
 from benchmarks.report import Goal, Report, amount, print_report
@@ -100,3 +100,23 @@ def test_the_facts_of_the_machine_are_all_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "text"), [(1234.5, "1,234"), (99.44, "99.4"), (1.234, "1.23")])
 def test_amounts_have_the_digits_they_deserve(value: float, text: str) -> None:
     assert amount(value) == text
+
+
+def test_of_several_turns_the_one_in_the_middle_is_held_against_the_target() -> None:
+    def turn(p99: float) -> spread.Line:
+        return spread.Line(
+            partitions=100,
+            spreading="round all",
+            messages_per_s=10_000.0,
+            acknowledged_ms=Percentiles(p50=1.0, p90=2.0, p99=p99, p999=99.0, max=99.0),
+            syncs_per_s=500.0,
+            node_cpu_share=0.5,
+            client_cpu_share=0.3,
+        )
+
+    met = spread.report([spread.middle([turn(46.0), turn(3.0), turn(12.0)])])
+    assert [goal.is_met for goal in met.goals] == [True]
+    assert "12.00" in met.rows[0]
+    assert "3.00 to 46.00" in met.rows[0]
+    missed = spread.report([spread.middle([turn(46.0), turn(3.0), turn(20.5)])])
+    assert [goal.is_met for goal in missed.goals] == [False]
