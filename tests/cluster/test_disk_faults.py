@@ -25,6 +25,7 @@ from headrace.log.config import LogConfig
 
 LARGE = b"x" * LogConfig().journal_append_bytes_max  # more than goes through the journal
 SYNC = "fdatasync"
+WRITE_THROUGH = "pwritev2"  # the journal's write and sync in one
 WRITE = "pwritev,pwritev2"
 
 
@@ -57,9 +58,12 @@ def test_a_failed_sync_is_never_acknowledged_and_takes_only_its_partition_offlin
 ) -> None:
     segment = make_topic(node, "struck")
     make_topic(node, "spared")
-    value, paths = (b"doubtful", journals(node)) if lane == "journal" else (LARGE, [segment])
+    if lane == "journal":
+        value, call, paths = b"doubtful", WRITE_THROUGH, journals(node)
+    else:
+        value, call, paths = LARGE, SYNC, [segment]
 
-    with injected(node.pid, SYNC, "error=EIO", tmp_path / "trace", paths=paths):
+    with injected(node.pid, call, "error=EIO", tmp_path / "trace", paths=paths):
         answer = send(node, "struck", value)
     assert answer.error_code == STORAGE_ERROR
     assert "offline" in str(answer.error_message)
@@ -79,7 +83,7 @@ def test_a_failed_sync_is_never_acknowledged_and_takes_only_its_partition_offlin
 
 def test_a_partition_that_goes_offline_is_said_in_the_log(node: NodeProcess, tmp_path: Path) -> None:
     segment = make_topic(node, "struck")
-    with injected(node.pid, SYNC, "error=EIO", tmp_path / "trace", paths=journals(node)):
+    with injected(node.pid, WRITE_THROUGH, "error=EIO", tmp_path / "trace", paths=journals(node)):
         assert send(node, "struck", b"doubtful").error_code == STORAGE_ERROR
     line = node.wait_said("offline")
     assert line["level"] in ("error", "critical")
@@ -92,7 +96,7 @@ def test_a_disk_that_syncs_nothing_is_not_acknowledged_on_and_the_node_still_ans
     topics = [f"topic-{number}" for number in range(4)]
     for topic in topics:
         make_topic(node, topic)
-    with injected(node.pid, SYNC, "error=EIO", tmp_path / "trace"):
+    with injected(node.pid, f"{SYNC},{WRITE_THROUGH}", "error=EIO", tmp_path / "trace"):
         for value in (b"small", LARGE):
             for topic in topics:
                 assert send(node, topic, value).error_code == STORAGE_ERROR
@@ -153,7 +157,8 @@ def test_a_slow_sync_holds_up_its_senders_and_nobody_else(node: NodeProcess, tmp
     make_topic(node, "slow")
     delay_s = 2.0
     worst_s = 0.0
-    with injected(node.pid, SYNC, f"delay_enter={int(delay_s * 1e6)}", tmp_path / "trace"):
+    call, delay_us = WRITE_THROUGH, int(delay_s * 1e6)
+    with injected(node.pid, call, f"delay_enter={delay_us}", tmp_path / "trace", paths=journals(node)):
         begin_s = time.monotonic()
         sender = threading.Thread(target=must_send, args=(node, "slow", b"patient"))
         sender.start()

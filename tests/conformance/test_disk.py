@@ -110,12 +110,21 @@ def test_a_second_handle_sees_the_same_file(place: Place) -> None:
     again.close()
 
 
+def test_a_write_through_overwrites_and_extends(place: Place) -> None:
+    file = place.create("a", b"0123456789")
+    file.write_through(b"xyz", 8)
+    file.write_through(memoryview(b"AB"), 0)
+    assert file.pread(0, 99) == b"AB234567xyz"
+    file.close()
+
+
 def test_a_closed_handle_is_of_no_use(place: Place) -> None:
     file = place.create("a", b"one")
     file.close()
     assert error_of(lambda: file.pread(0, 1)) == errno.EBADF
     assert error_of(lambda: file.pwritev([b"x"], 0)) == errno.EBADF
     assert error_of(file.fdatasync) == errno.EBADF
+    assert error_of(lambda: file.write_through(b"x", 0)) == errno.EBADF
 
 
 def test_opening_needs_a_file_unless_it_may_create_one(place: Place) -> None:

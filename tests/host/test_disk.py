@@ -2,13 +2,15 @@
 
 import errno
 import random
+import resource
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.host.disk import read_file, write_atomically, write_fully
+from headrace.host.disk import SystemDisk, read_file, write_atomically, write_fully
 from headrace.model.batch import Buffer
 from headrace.testing.disk import SimulatedDisk
 
@@ -63,3 +65,19 @@ def test_an_atomic_write_that_fails_leaves_the_old_file(operation: str) -> None:
     assert read_file(disk, "/state") == b"old"
     write_atomically(disk, "", "state", b"newer")
     assert disk.files() == {"/state": b"newer"}
+
+
+def test_a_write_through_that_the_kernel_cuts_short_is_not_taken_for_whole(tmp_path: Path) -> None:
+    file = SystemDisk().open(str(tmp_path / "a"), create=True)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, unlimited[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            file.write_through(b"abcdef", 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert caught.value.errno == errno.EFBIG
+    assert file.pread(0, 9) == b"abcd"
+    file.write_through(b"abcdef", 0)
+    assert file.pread(0, 9) == b"abcdef"
+    file.close()

@@ -32,6 +32,12 @@ class File(Protocol):
 
     def fdatasync(self) -> None: ...
 
+    def write_through(self, data: Buffer, position: int) -> None:
+        """Write all of it and make it durable: `pwritev` and `fdatasync` with one call of the kernel where it has one.
+
+        It says nothing of what was written before. A failure is that of a failed `fdatasync`.
+        """
+
     def truncate(self, size: int) -> None:
         """Set the size. What was reserved behind it is given back."""
 
@@ -127,6 +133,17 @@ class SystemFile:
 
     def fdatasync(self) -> None:
         os.fdatasync(self._fd)
+
+    def write_through(self, data: Buffer, position: int) -> None:
+        try:
+            written = os.pwritev(self._fd, [data], position, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # a file system that knows no such flag
+                raise
+            written = 0
+        if written < len(data):
+            write_fully(self, [memoryview(data)[written:]], position + written)
+            os.fdatasync(self._fd)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)

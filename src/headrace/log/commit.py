@@ -272,7 +272,7 @@ class Committer:
                 await self._switch()
             self._journaled.update(part)
             began_us = self._clock.monotonic_us()
-            await self._threads.run(lambda: self._journal.write(entries))
+            await self._threads.run(self._journal.frame(entries).write)
         except OSError as error:
             # Nobody knows what of this write is on the device, so it is not repeated and the file not used again.
             self._journal_failure = error

@@ -83,6 +83,7 @@ class JournalFile:
     def __init__(self, file: File) -> None:
         self.file = file
         self.generation = 0
+        self.seed = 0  # of its records' checksums
         self.position = 0
         self.is_free = True
         self.is_retired = False
@@ -91,8 +92,20 @@ class JournalFile:
         self.next_sequence = 0
 
 
+class Framed(NamedTuple):
+    """Records of one write, and where they go."""
+
+    file: File
+    data: bytes
+    position: int
+
+    def write(self) -> None:
+        """Blocks until they are on stable storage. The one write before this has ended."""
+        self.file.write_through(self.data, self.position)
+
+
 class Journal:
-    """Blocks: call it from a thread, one call at a time."""
+    """Blocks, but for `frame`: call it from a thread, one call at a time."""
 
     def __init__(self, disk: Disk, directory: str, *, file_bytes: int) -> None:
         self._disk = disk
@@ -199,6 +212,7 @@ class Journal:
         self._generation += 1
         self._active = journal_file
         journal_file.generation = self._generation
+        journal_file.seed = _seed(self._generation)
         journal_file.position = _SECTOR_BYTES
         journal_file.is_free = False
         _write_file_header(journal_file.file, generation=self._generation, first_sequence=self._sequence + 1)
@@ -234,17 +248,16 @@ class Journal:
     def _of(self, generation: int) -> JournalFile:
         return next(file for file in self._files if file.generation == generation)
 
-    def write(self, entries: Sequence[JournalEntry]) -> None:
-        """Write one record for each entry and sync once. Room was asked for before."""
+    def frame(self, entries: Sequence[JournalEntry]) -> "Framed":
+        """One record for each entry, in its place; does not block. Room was asked for before."""
         active = self._active
-        seed = crc32c(struct.pack(">Q", active.generation))
         sequence = self._sequence
         pieces: list[Buffer] = []
         magic = _WRITE_MAGIC
         for entry in entries:
             sequence += 1
             rest = _RECORD_REST.pack(sequence, entry.place, entry.base_offset, entry.size)
-            crc = crc32c(rest, seed)
+            crc = crc32c(rest, active.seed)
             for buffer in entry.buffers:
                 crc = crc32c(buffer, crc)
             pieces.append(_RECORD_START.pack(magic, crc))
@@ -253,8 +266,14 @@ class Journal:
             magic = _RECORD_MAGIC
         self._sequence = sequence
         # Copying small pieces together costs less than handing hundreds of them to the kernel.
-        active.position += write_fully(active.file, [b"".join(pieces)], active.position)
-        active.file.fdatasync()
+        data = b"".join(pieces)
+        framed = Framed(active.file, data, active.position)
+        active.position += len(data)
+        return framed
+
+    def write(self, entries: Sequence[JournalEntry]) -> None:
+        """Write one record for each entry, and have them on stable storage."""
+        self.frame(entries).write()
 
     def close(self) -> None:
         for file in self._files:
@@ -301,10 +320,14 @@ def _read_record(journal_file: JournalFile, position: int, size: int) -> Journal
     if magic not in (_WRITE_MAGIC, _RECORD_MAGIC) or position + length > size:
         return None
     batches = file.pread(position, length)
-    seed = crc32c(struct.pack(">Q", journal_file.generation))
-    if crc32c(batches, crc32c(header[_CRC_END:], seed)) != crc:
+    if crc32c(batches, crc32c(header[_CRC_END:], _seed(journal_file.generation))) != crc:
         return None
     return JournalRecord(sequence, PartitionId(UUID(bytes=topic_id), partition), Offset(base_offset), batches)
+
+
+def _seed(generation: int) -> int:
+    """What the checksums of a file's records are begun with."""
+    return crc32c(struct.pack(">Q", generation))
 
 
 def _damage(journal_file: JournalFile, position: int, expected: str, found: str) -> CorruptLogError:

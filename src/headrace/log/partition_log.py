@@ -33,7 +33,7 @@ from headrace.log.reader import Located, Reads, Slice, read_batches
 from headrace.log.retainer import Retainer
 from headrace.log.segment import Segment
 from headrace.log.segment_list import SegmentList
-from headrace.log.segment_writer import give_back, write_buffers
+from headrace.log.segment_writer import give_back, take_tail, write_buffers
 from headrace.log.snapshots import Snapshot
 from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
@@ -284,25 +284,27 @@ class PartitionLog:
     # Flush.
 
     def plan_flush(self) -> FlushPlan:
-        """What to sync so that everything appended so far is durable in the segments."""
+        """What to write and sync so that everything appended so far is durable in the segments."""
         self.check_usable()
         try:
-            self.write_tail()
-        except (DiskFullError, OverloadedError) as error:
+            tail = take_tail(self.files, self.active)
+        except OverloadedError as error:
             # What was promised must become durable here now, and cannot. The journal is kept for the recovery.
             self.fail(error)
             self.check_usable()
+            raise
         dirty = [segment for segment in self.segments if not segment.is_synced]
         return FlushPlan(
             upto=self.end_offset,
             sizes=[(segment, segment.size) for segment in dirty],
             files=[self.files.hold(segment.path) for segment in dirty],
             active=self.active,
+            tail=tail,
             directory=None if self._directory_is_synced else self.directory,
         )
 
     def flushed(self, plan: FlushPlan, error: Exception | None = None) -> None:
-        """Note the end of a plan. A failed sync is never tried again: nobody knows what it left (failure row 15)."""
+        """Note the end of a plan. A failed one is never tried again: nobody knows what it left (failure row 15)."""
         for segment, size in plan.sizes:
             self.files.release(segment.path)
             if error is None and segment.size == size and not segment.is_synced:
@@ -310,6 +312,8 @@ class PartitionLog:
         if error is not None:
             self.fail(error)
             return
+        if plan.tail is not None:
+            plan.tail.done()
         if plan.active is self.active:
             self._directory_is_synced = True
         self.durable_offset = max(self.durable_offset, plan.upto)

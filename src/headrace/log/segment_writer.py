@@ -1,8 +1,9 @@
 """Writing to the end of a segment's file: into the page cache, all of a write or nothing of it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from headrace.host.disk import write_fully
+from headrace.host.disk import File, write_fully
 from headrace.log.files import Files
 from headrace.log.segment import Segment
 from headrace.model.batch import Buffer
@@ -15,19 +16,11 @@ _RESERVE_BYTES = 32 * 1024 * 1024
 
 def write_buffers(files: Files, segment: Segment, buffers: Sequence[Buffer]) -> None:
     """Write behind the segment's end. PartitionOfflineError: the file is in doubt, and nothing may follow."""
+    file = _held(files, segment)
     try:
-        if not segment.is_held:
-            # Held open while it has unsynced bytes: see files.py.
-            files.hold(segment.path)
-            segment.is_held, segment.is_synced = True, False
-        file = files.get(segment.path)
-    except OSError as error:
-        raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
-    try:
-        size = sum(map(len, buffers))
-        if size >= _RESERVE_FROM_BYTES and segment.size + size > segment.reserved_end:
-            segment.reserved_end = segment.size + max(_RESERVE_BYTES, size)
-            file.reserve(segment.size, segment.reserved_end - segment.size)
+        reserve_bytes = _reserve(segment, segment.size, sum(map(len, buffers)))
+        if reserve_bytes:
+            file.reserve(segment.size, reserve_bytes)
         write_fully(file, buffers, segment.size)
     except OSError as error:
         try:
@@ -41,6 +34,62 @@ def write_buffers(files: Files, segment: Segment, buffers: Sequence[Buffer]) -> 
             f"{segment.path} could not be written: {error.strerror}; nothing of this send was stored. "
             "Free disk space or add a disk, then retry"
         ) from error
+
+
+class TailWrite(NamedTuple):
+    """What was deferred, on its way to the file from a thread.
+
+    It stays in the segment's tail until the write is done: whoever reads meanwhile writes the same bytes to the same
+    place, and nobody can tell who was first.
+    """
+
+    segment: Segment
+    file: File
+    buffers: Sequence[bytes]
+    position: int
+    reserve_bytes: int
+
+    def run(self) -> None:
+        """Blocks."""
+        if self.reserve_bytes:
+            self.file.reserve(self.position, self.reserve_bytes)
+        write_fully(self.file, self.buffers, self.position)
+
+    def done(self) -> None:
+        """It is in the file. Where others have written the tail meanwhile, there is nothing left to drop."""
+        tail = self.segment.tail
+        if tail and tail[0] is self.buffers[0]:
+            del tail[: len(self.buffers)]
+
+
+def take_tail(files: Files, segment: Segment) -> TailWrite | None:
+    """What of a segment is in memory alone, to be written by a thread."""
+    if not segment.tail:
+        return None
+    file = _held(files, segment)
+    buffers = tuple(segment.tail)
+    size = sum(map(len, buffers))
+    position = segment.size - size
+    return TailWrite(segment, file, buffers, position, _reserve(segment, position, size))
+
+
+def _held(files: Files, segment: Segment) -> File:
+    """The segment's file, which is held open while it has unsynced bytes: see files.py."""
+    try:
+        if not segment.is_held:
+            files.hold(segment.path)
+            segment.is_held, segment.is_synced = True, False
+        return files.get(segment.path)
+    except OSError as error:
+        raise OverloadedError(f"{segment.path} could not be opened: {error.strerror}; retry later") from error
+
+
+def _reserve(segment: Segment, position: int, size: int) -> int:
+    """How many bytes are to be reserved from a position on, where so much is written."""
+    if size < _RESERVE_FROM_BYTES or position + size <= segment.reserved_end:
+        return 0
+    segment.reserved_end = position + max(_RESERVE_BYTES, size)
+    return segment.reserved_end - position
 
 
 def give_back(files: Files, segment: Segment) -> None:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from headrace.host.disk import write_fully
 from headrace.model.batch import Buffer
 from headrace.testing.fault import Fault, Operation
 from headrace.testing.image import FileImage
@@ -101,6 +102,11 @@ class SimulatedFile:
                 self._image.fail_sync()
             raise
         self._image.sync()
+
+    def write_through(self, data: Buffer, position: int) -> None:
+        """As harsh as both in turn: a crash or a failure may come between them."""
+        write_fully(self, [data], position)
+        self.fdatasync()
 
     def truncate(self, size: int) -> None:
         self._enter("truncate")
