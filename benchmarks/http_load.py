@@ -13,6 +13,8 @@ import select
 import socket
 import time
 from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Protocol
 
 import msgspec
@@ -38,13 +40,13 @@ class Script(Protocol):
 
 
 class Repeat:
-    """One request again and again."""
+    """The same requests again and again."""
 
-    def __init__(self, request: bytes) -> None:
-        self._request = request
+    def __init__(self, requests: Sequence[bytes]) -> None:
+        self._requests = cycle(requests)
 
     def next(self) -> bytes | None:
-        return self._request
+        return next(self._requests)
 
     def answered(self, status: int, body: bytes) -> int:
         return 1 if status < 300 else 0

@@ -15,7 +15,7 @@ from benchmarks.boto_load import MeasuredBoto
 from benchmarks.client_load import MeasuredClient
 from benchmarks.door import Door, MsgpackDoor, RestDoor, SqsDoor, create_queue, create_sqs_queue
 from benchmarks.http_load import MeasuredHttp, Repeat, load
-from benchmarks.http_round import Load, measure_round
+from benchmarks.http_round import Load, measure_round, several
 from benchmarks.process import Server, running_module, running_node
 from benchmarks.report import Goal, Report, amount
 from benchmarks.settings import Settings
@@ -94,11 +94,20 @@ def _measure_door(
     for number in range(int(settings.either(TURNS_SINGLE if batch == 1 else TURNS, 1))):
         door = _door(kind, node, f"turn-{number}")
         found = measure_round(node, door, BODY, batch, how)
-        requests = (door.send(BODY, batch), door.receive(batch), door.acknowledge(["r" * 60] * batch))
-        for work, part, request in zip(WORKS, found, requests, strict=True):
-            beside = load(bare.http, Repeat(request), seconds=how.seconds / 2, warmup_s=how.warmup_s / 2)
+        requests = _requests(door, batch)
+        for work, part, alike in zip(WORKS, found, requests, strict=True):
+            beside = load(bare.http, Repeat(alike), seconds=how.seconds / 2, warmup_s=how.warmup_s / 2)
             turns[work].append(Turn(*part, beside))
     return [_line(kind.name, batch, work, taken) for work, taken in turns.items()]
+
+
+def _requests(door: Door, batch: int) -> list[list[bytes]]:
+    """What the bare protocol gets, in the order of WORKS."""
+    return [
+        several(lambda: door.send(BODY, batch)),
+        several(lambda: door.receive(batch)),
+        several(lambda: door.acknowledge(["r" * 60] * batch)),
+    ]
 
 
 def _line(door: str, batch: int, work: str, turns: list[Turn]) -> Line:

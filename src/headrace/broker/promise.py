@@ -28,20 +28,23 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         return self._is_done
 
     def keep(self, result: T) -> None:
+        assert not self._is_done, "a promise is kept once"
         self._result = result
-        self._finish()
+        self._is_done = True
+        listener = self._listener
+        if listener is not None:
+            self._listener = None
+            listener(self)
 
     def fail(self, error: Exception) -> None:
         """Break it, unless it is done: the first word counts."""
-        if not self._is_done:
-            self._error = error
-            self._finish()
-
-    def _finish(self) -> None:
-        assert not self._is_done, "a promise is kept once"
+        if self._is_done:
+            return
+        self._error = error
         self._is_done = True
-        if self._listener is not None:
-            listener, self._listener = self._listener, None
+        listener = self._listener
+        if listener is not None:
+            self._listener = None
             listener(self)
 
     def exception(self) -> Exception | None:

@@ -47,6 +47,7 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._limits = shared.limits
+        self._requests_in_flight_max = shared.limits.requests_in_flight_max
         self._transport: asyncio.Transport | None = None
         self._address = "?"
         self._reader = RequestReader(shared.limits, heads=shared.heads)
@@ -102,28 +103,23 @@ class HttpConnection(asyncio.Protocol):
                 self.abort()
             return
         if not self._held_back and not self._writing_paused and (arrived := self._reader.whole(data)) is not None:
-            self._serve_whole(arrived)
+            # A request that came in one piece, with nothing before or behind it: the road of most requests. No time is
+            # noted: while there is a slot, the answer's deadline is the one that counts, and an answer notes it.
+            size = len(arrived[1])
+            shared.bodies_bytes += size
+            if shared.bodies_bytes > shared.bodies_bytes_max:
+                self._body_size = size
+                self._refuse(too_many_bytes())
+                return
+            self._serve(arrived)
+            if len(self._slots) >= self._requests_in_flight_max:
+                self._hold_back()
             return
         if self._reader.is_empty:
             self._part_since_ms = shared.now_ms
         self._reader.feed(data)
         if not self._held_back:
             self._process()
-
-    def _serve_whole(self, arrived: Arrived) -> None:
-        """Serve a request that came in one piece, with nothing before or behind it: the road of most requests.
-
-        No time is noted: while there is a slot, the answer's deadline is the one that counts, and an answer notes it.
-        """
-        shared, size = self._shared, len(arrived[1])
-        shared.bodies_bytes += size
-        if shared.bodies_bytes > shared.bodies_bytes_max:
-            self._body_size = size
-            self._refuse(too_many_bytes())
-            return
-        self._serve(arrived)
-        if len(self._slots) >= self._limits.requests_in_flight_max:
-            self._hold_back()
 
     def eof_received(self) -> bool:
         self._peer_ended = True
@@ -157,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
                     break
                 self._serve(arrived)
                 served += 1
-                if len(self._slots) >= self._limits.requests_in_flight_max or self._writing_paused:
+                if len(self._slots) >= self._requests_in_flight_max or self._writing_paused:
                     self._hold_back()
                 elif self._reader.is_empty:
                     break
@@ -214,9 +210,10 @@ class HttpConnection(asyncio.Protocol):
         if route.when is not None:
             route = choose(found, request)
         slot = Slot(self, request, route, shared.now_ms)
-        if not fields.keep_alive:
+        framing = fields.framing
+        if not framing.keep_alive:
             slot.is_last = self._no_more_requests = True
-        elif fields.is_http_1_0:
+        elif framing.is_http_1_0:
             slot.connection = "keep-alive"
         self._slots.append(slot)
         try:
@@ -233,14 +230,17 @@ class HttpConnection(asyncio.Protocol):
             slot.task = self._shared.under_way.begin(outcome)
             slot.task.add_done_callback(partial(self._finish_task, slot))
 
-    def finish_later(self, slot: Slot, later: Later[Any], promise: Promise[Any]) -> None:
+    def finish_later(self, slot: Slot, promise: Promise[Any]) -> None:
+        """The promise that a request waits for is kept or broken."""
         if slot.response is not None or self._closed:
             return
+        assert slot.later is not None
         try:
-            response = later.render(promise.result())
+            slot.response = slot.later.render(promise.result())
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
-            response = self._failure(slot, error)
-        self._finish(slot, response)
+            slot.response = self._failure(slot, error)
+        if self._slots[0] is slot:
+            self._answer_front()
 
     def _finish_task(self, slot: Slot, task: "asyncio.Task[Response]") -> None:
         slot.task = None
@@ -301,12 +301,13 @@ class HttpConnection(asyncio.Protocol):
     def _answer_front(self) -> None:
         """Send every answer that has nothing unfinished ahead of it."""
         slots, shared = self._slots, self._shared
+        counters = shared.counters
         while slots and (response := slots[0].response) is not None and not self._closed:
             slot = slots.popleft()
             request = slot.request
             if slot.task is None:  # else it was given up, and holds its body until it ends
                 shared.bodies_bytes -= len(request.body)
-            shared.counters.count_request(slot.route.path, response.status)
+            counters.requests[slot.route.path, response.status] += 1
             self._last_ms = shared.now_ms
             is_end = slot.is_last or (self._no_more_requests and not slots)
             self._write(shared.encoder.encode(response, request, "close" if is_end else slot.connection))
@@ -334,7 +335,7 @@ class HttpConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._closed or not self._held_back or self._writing_paused:
             return
-        if len(self._slots) >= self._limits.requests_in_flight_max:
+        if len(self._slots) >= self._requests_in_flight_max:
             return
         assert self._transport is not None
         self._held_back = False

@@ -31,8 +31,5 @@ class HttpCounters:
         # Exceptions that no rule expected; each was logged with its traceback.
         self.handler_failures = 0
 
-    def count_request(self, route: str, status: int) -> None:
-        self.requests[route, status] += 1
-
     def count_closed(self, code: str) -> None:
         self.closed_for_cause[code] = self.closed_for_cause.get(code, 0) + 1

@@ -6,15 +6,16 @@ httptools) reads the headers; what it tolerates and proxies read differently is 
 lines, request lines with anything but single spaces, versions other than 1.0 and 1.1, two ways to say a body's length
 (RFC 9112 sections 2.2, 5.2, 6.3; 8-security, HTTP smuggling).
 
-Clients repeat themselves: on a connection most heads differ in the request line and the body's length at most. What the
-lines behind the request line mean is a pure function of their bytes, so `HeadReader` remembers the latest ones by their
-bytes, and whole request lines with where they lead likewise. A head that is remembered is read by two look-ups; a test
-holds that the answer is the same as without.
+Clients repeat themselves, and what the bytes of a head mean is a pure function of them, so `HeadReader` remembers the
+latest: request lines with where they lead, all that stood behind one, and single headers. A head that is remembered is
+read by two look-ups (`recall`). One that differs in a line or two, as every signed or traced request does, is read
+line by line (`glance`), what is new in it by an expression that takes less than llhttp does. Both know heads with
+nothing unusual in them only, and a test holds that their answers are those of `read`.
 """
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import httptools
 import msgspec
@@ -23,6 +24,9 @@ from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError
 from headrace.gateways.http.origin import Hosts
 from headrace.gateways.http.router import Found, refusing
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 END = b"\r\n\r\n"
 
@@ -38,27 +42,42 @@ _ONCE = frozenset({"host", "content-length", "transfer-encoding", "content-type"
 # Of these llhttp has nothing to say that the request line's own expression does not.
 _COMMON = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-# Lines that are different each time, so that remembering them would only push others out.
-_FLEETING = frozenset({"x-request-id", "authorization", "x-amz-date", "traceparent", "x-amzn-trace-id"})
+# Lines that are different each time, so that remembering them would only push others out; and a line that is for a
+# second the same.
+_FLEETING_LINES = frozenset(
+    {"x-request-id", "authorization", "amz-sdk-invocation-id", "traceparent", "x-amzn-trace-id"}
+)
+_FLEETING = _FLEETING_LINES | {"x-amz-date"}
+# What `_read_framing` looks at beside Host, Content-Length and Connection. Few requests have it.
+_UNUSUAL = frozenset({"transfer-encoding", "content-encoding", "expect", "origin", "sec-fetch-site", "sec-fetch-dest"})
+# A line whose value is printable ASCII without blanks around it, as nearly all are.
+_PLAIN_LINE = re.compile(rb"(" + _TOKEN + rb"): ?([!-~](?:[ -~]*[!-~])?)")
 _REMEMBERED_MAX = 512
 _REMEMBERED_BYTES_MAX = 1024
 _LINE_BYTES_MAX = 128
+_HEADER_BYTES_MAX = 256
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """What the lines behind the request line say."""
+class Framing(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lines behind the request line say of the connection and the body."""
 
-    headers: dict[str, str]
     keep_alive: bool
     is_http_1_0: bool
     content_length: int
     is_chunked: bool
     expects_continue: bool
-    request_id: str | None
 
     @property
     def has_body(self) -> bool:
         return self.is_chunked or self.content_length > 0
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """What the lines behind the request line say."""
+
+    headers: dict[str, str]
+    framing: Framing
+    request_id: str | None
 
 
 class Target(NamedTuple):
@@ -74,6 +93,20 @@ class Target(NamedTuple):
 class Head(NamedTuple):
     target: Target
     fields: Fields
+
+
+class _Lines(dict[bytes, tuple[str, str]]):
+    """Header lines, and the name and value that each is. KeyError for one that is not plain."""
+
+    def __missing__(self, line: bytes) -> tuple[str, str]:
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None:
+            raise KeyError(line)
+        name = match[1].decode().lower()
+        found = name, match[2].decode()
+        if len(line) <= _HEADER_BYTES_MAX and name not in _FLEETING_LINES:
+            _remember(self, line, found)
+        return found
 
 
 class _Collector:
@@ -105,6 +138,8 @@ class HeadReader:
         self._hosts = hosts
         self._fields: dict[bytes, Fields] = {}
         self._targets: dict[bytes, Target] = {}
+        self._lines = _Lines()
+        self._framings: dict[tuple[str | None, ...], Framing] = {}  # by the headers that say it
 
     def recall(self, buffer: bytes | bytearray, at: int, end: int) -> Head | None:
         """The head between here and its empty line, if its bytes are remembered. It is no longer than those were."""
@@ -116,6 +151,30 @@ class HeadReader:
             return None
         target = self._targets.get(bytes(buffer[at:line_end]))
         return None if target is None else Head(target, fields)
+
+    def glance(self, buffer: bytes | bytearray, at: int, end: int) -> Head | None:
+        """The head between here and its empty line, if its request line is remembered and nothing in it is unusual."""
+        line_end = buffer.find(b"\r\n", at, end + 2)
+        target = self._targets.get(bytes(buffer[at:line_end]))
+        if target is None or end - at > self._limits.head_bytes_max:
+            return None
+        lines = bytes(buffer[line_end + 2 : end]).split(b"\r\n")
+        try:
+            headers = dict(map(self._lines.__getitem__, lines))
+        except KeyError:
+            return None
+        if len(headers) < len(lines) or len(lines) > self._limits.headers_max or not _UNUSUAL.isdisjoint(headers):
+            return None
+        get = headers.get
+        said = (get("host"), get("content-length"), get("connection"))
+        framing = self._framings.get(said)
+        if framing is None:
+            try:
+                framing = self._read_framing(headers, None, is_http_1_0=False)
+            except RefusedError:
+                return None
+            _remember(self._framings, said, framing)
+        return Head(target, Fields(headers, framing, _request_id(headers) if "x-request-id" in headers else None))
 
     def read(self, block: bytes) -> Head:
         """Read a head, its empty line included. Raises RefusedError for what is refused whatever the route."""
@@ -133,11 +192,16 @@ class HeadReader:
         if len(collected) > self._limits.headers_max:
             raise RefusedError(431, "head_too_large", f"more than {self._limits.headers_max} headers; send fewer")
         headers = _by_name(collected)
+        absolute = _ABSOLUTE.match(form)
+        framing = self._read_framing(headers, absolute[1] if absolute else None, is_http_1_0=is_http_1_0)
+        return Fields(headers, framing, _request_id(headers))
+
+    def _read_framing(self, headers: dict[str, str], authority: str | None, *, is_http_1_0: bool) -> Framing:
+        """What the headers say of connection and body, if they may be served at all."""
         if "host" not in headers and not is_http_1_0:
             raise RefusedError(400, "missing_host", "HTTP/1.1 requires a Host header; send one")
         if self._hosts is not None:
-            absolute = _ABSOLUTE.match(form)
-            self._hosts.check(headers, authority=absolute[1] if absolute is not None else None)
+            self._hosts.check(headers, authority=authority)
         length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
         if (length or is_chunked) and headers.get("content-encoding", "identity").lower() != "identity":
             # Read as if it were not, it would be refused as nonsense, or kept as a message that nobody can read.
@@ -150,23 +214,18 @@ class HeadReader:
         expect = headers.get("expect")
         if expect is not None and expect.lower() != "100-continue":
             raise RefusedError(417, "unknown_expectation", "Expect takes 100-continue and nothing else; leave it out")
-        request_id = headers.get("x-request-id")
-        return Fields(
-            headers=headers,
+        return Framing(
             keep_alive=_keeps_alive(headers, is_http_1_0=is_http_1_0),
             is_http_1_0=is_http_1_0,
             content_length=length,
             is_chunked=is_chunked,
             expects_continue=expect is not None and not is_http_1_0,
-            request_id=request_id if request_id is not None and _REQUEST_ID.fullmatch(request_id) else None,
         )
 
     def _remember_fields(self, rest: bytes, fields: Fields) -> None:
-        if fields.is_http_1_0 or len(rest) > _REMEMBERED_BYTES_MAX or not _FLEETING.isdisjoint(fields.headers):
-            return
-        if len(self._fields) >= _REMEMBERED_MAX:
-            self._fields.clear()
-        self._fields[rest] = fields
+        is_usual = not fields.framing.is_http_1_0 and len(rest) <= _REMEMBERED_BYTES_MAX
+        if is_usual and _FLEETING.isdisjoint(fields.headers):
+            _remember(self._fields, rest, fields)
 
     def _read_target(self, line: bytes, method: str, form: str, minor: int) -> Target:
         path, _, query = _origin_form(form).partition("?")
@@ -176,10 +235,19 @@ class HeadReader:
             return Target(method, path, query, refusing(error), error)
         # Only what needs nothing else of the head to be read the same way again.
         if minor == 1 and len(line) <= _LINE_BYTES_MAX and method in _COMMON and form.startswith("/"):
-            if len(self._targets) >= _REMEMBERED_MAX:
-                self._targets.clear()
-            self._targets[line] = target
+            _remember(self._targets, line, target)
         return target
+
+
+def _remember(latest: dict[K, T], said: K, meaning: T) -> None:
+    if len(latest) >= _REMEMBERED_MAX:
+        latest.clear()
+    latest[said] = meaning
+
+
+def _request_id(headers: dict[str, str]) -> str | None:
+    given = headers.get("x-request-id")
+    return given if given is not None and _REQUEST_ID.fullmatch(given) else None
 
 
 def _check(block: bytes, line: bytes) -> tuple[str, str, int]:

@@ -120,6 +120,8 @@ class Encoder:
         opening = self._openings.get((status, response.content_type, response.id_header))
         if opening is None:
             opening = self._open(status, response.content_type, response.id_header)
+        if connection is None and not response.headers and status not in _WITHOUT_CONTENT and request.method != "HEAD":
+            return b"".join((opening, request.id.encode(), self._lengths[len(body)], body))  # nearly all of them
         opening += request.id.encode()
         if connection is not None or response.headers:
             opening += _lines(response.headers, connection)

@@ -58,7 +58,7 @@ class RequestReader:
         """Whether the peer holds its body back until it is asked for it."""
         return (
             self.head is not None
-            and self.head.fields.expects_continue
+            and self.head.fields.framing.expects_continue
             and self._at == len(self._buffer)
             and self.body_bytes == 0
         )
@@ -117,15 +117,17 @@ class RequestReader:
         if end < 0:
             return None
         head = self._heads.recall(data, 0, end)
-        if head is None:
+        is_repeated = head is not None
+        if head is None and (head := self._heads.glance(data, 0, end)) is None:
             return None
-        start, fields = end + len(END), head.fields
-        size = fields.content_length
-        if start + size != len(data) or fields.is_chunked or size > self._limits.body_bytes_max:
+        start, framing = end + len(END), head.fields.framing
+        size = framing.content_length
+        if start + size != len(data) or framing.is_chunked or size > self._limits.body_bytes_max:
             return None
         self._has_skipped_line = False
-        self._keep(head, data[:start], size)
-        return Arrived(head, data[start:])
+        if is_repeated:
+            self._keep(head, data[:start], size)
+        return _make(Arrived, (head, data[start:]))
 
     def _keep(self, head: Head, block: bytes, body_size: int) -> None:
         if len(block) <= _LAST_HEAD_BYTES_MAX:
@@ -137,12 +139,12 @@ class RequestReader:
         end = buffer.find(END, at)
         if end < 0:
             return None
-        head = self._heads.recall(buffer, at, end)
+        head = self._heads.recall(buffer, at, end) or self._heads.glance(buffer, at, end)
         if head is None:
             return None
-        start = end + len(END)
-        size = head.fields.content_length
-        if head.fields.is_chunked or size > self._limits.body_bytes_max or start + size > len(buffer):
+        start, framing = end + len(END), head.fields.framing
+        size = framing.content_length
+        if framing.is_chunked or size > self._limits.body_bytes_max or start + size > len(buffer):
             return None
         self._at = start + size
         self._has_skipped_line = False
@@ -177,21 +179,21 @@ class RequestReader:
 
     def _begin_body(self, head: Head) -> bytes | None:
         """The body, if it is there in full."""
-        limits, fields = self._limits, head.fields
-        if not fields.has_body:
+        limits, framing = self._limits, head.fields.framing
+        if not framing.has_body:
             return b""
         if head.target.refusal is not None:
             # Not worth reading a body for.
             raise head.target.refusal
-        if fields.is_chunked:
+        if framing.is_chunked:
             self._body = ChunkedBody(
                 bytes_max=limits.body_bytes_max, overhead_bytes_max=limits.chunk_overhead_bytes_max
             )
             return None
-        end = self._at + fields.content_length
-        if fields.content_length <= limits.body_bytes_max and end <= len(self._buffer):
+        end = self._at + framing.content_length
+        if framing.content_length <= limits.body_bytes_max and end <= len(self._buffer):
             whole = bytes(self._buffer[self._at : end])
             self._at = end
             return whole
-        self._body = FixedBody(fields.content_length, bytes_max=limits.body_bytes_max)
+        self._body = FixedBody(framing.content_length, bytes_max=limits.body_bytes_max)
         return None

@@ -13,7 +13,7 @@ from headrace.gateways.http.router import Found, Later, Route, not_found, refusi
 class Owner(Protocol):
     """The connection, as a slot sees it."""
 
-    def finish_later(self, slot: "Slot", later: Later[Any], promise: Promise[Any]) -> None: ...
+    def finish_later(self, slot: "Slot", promise: Promise[Any]) -> None: ...
 
 
 _SAFE_METHODS = ("GET", "HEAD")
@@ -37,8 +37,7 @@ class Slot(msgspec.Struct, eq=False):
 
     def kept(self, promise: Promise[Any]) -> None:
         """The promise that this request waits for is kept or broken."""
-        assert self.later is not None
-        self.owner.finish_later(self, self.later, promise)
+        self.owner.finish_later(self, promise)
 
     def cancel(self) -> None:
         """Nobody waits any longer: end what only looks or waits. A change goes on to its end."""
