@@ -48,7 +48,7 @@ def test_every_request_of_a_script_is_answered_once(bare: Server) -> None:
 
 
 def test_a_load_ends_when_its_time_is_over(bare: Server) -> None:
-    found = load(bare.http, Repeat(request("GET", bare.http, "/")), seconds=0.2, warmup_s=0.1)
+    found = load(bare.http, Repeat([request("GET", bare.http, "/")]), seconds=0.2, warmup_s=0.1)
     assert found.requests > 0
     assert found.seconds < 5.0
 
