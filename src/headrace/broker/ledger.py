@@ -66,6 +66,11 @@ class Ledger(Generic[OpType]):
         """Whether the fold is ahead of the log."""
         return bool(self._ops or self._writing)
 
+    @property
+    def count(self) -> int:
+        """Those who wait for something that is not written yet."""
+        return len(self._told)
+
     def write(self, op: OpType, told: Told | None = None, *, is_behind: bool = False) -> None:
         """Have an op written with the next turn; one that is written behind makes none for itself."""
         merged = self._merge(self._ops[-1], op) if self._ops else None
@@ -88,8 +93,10 @@ class Ledger(Generic[OpType]):
 
     def want_turn(self, at_once: bool = False) -> None:
         """Have a turn written: now, or when what was written before is committed."""
-        if at_once or self._written_end <= self._partition.high_watermark:
+        if at_once:
             self._partition.write_soon()
+        elif self._written_end <= self._partition.high_watermark:
+            self._partition.write_after_reading()
         else:
             self._wants_turn = True
 

@@ -23,6 +23,7 @@ from headrace.broker.promise import Promise
 from headrace.broker.stable import Stability
 from headrace.broker.subscriber import NOTHING, Subscriber
 from headrace.broker.times import TimeLookup
+from headrace.broker.turn import Turn
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
 from headrace.host.clock import Clock
 from headrace.log import snapshots
@@ -67,7 +68,9 @@ class Partition(TimeLookup, Stability):
         self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
         self._subscriber: Subscriber | None = None
-        self._turn_is_due = False
+        self._turn = Turn(write=self._write_turn, count=self._pending_count)
+        self.write_soon = self._turn.write_soon
+        self.write_after_reading = self._turn.write_after_reading
         self._high_watermark = log.durable_offset
         log.listener = self._advance
         log.take_snapshots = self._take_snapshots
@@ -144,8 +147,7 @@ class Partition(TimeLookup, Stability):
             return promise
         # Here and below the tuple's own constructor: that of a named one is a Python function, at twice the time.
         self._queue.append(tuple.__new__(Pending, (batches, promise, is_verified)))
-        if not self._turn_is_due:
-            self.write_soon()
+        self.write_soon()
         return promise
 
     def end_transaction(
@@ -172,30 +174,21 @@ class Partition(TimeLookup, Stability):
         if self._store.is_full:
             raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
 
-    def write_soon(self) -> None:
-        """Have a turn written at the end of this turn of the loop."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._loop.call_soon(self._write_turn)
-
-    def write_after_reading(self) -> None:
-        """Have a turn written once the loop has looked at its sockets: whoever was answered just now may have more."""
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self._loop.call_soon(self._loop.call_soon, self._write_turn)
-
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
-        is_due = self._turn_is_due or (self._subscriber is not None and self._subscriber.has_pending)
+        is_due = self._turn.is_due or (self._subscriber is not None and self._subscriber.has_pending)
         if is_due and self.log.broken is None:
             self._write_turn()
+
+    def _pending_count(self) -> int:
+        return len(self._queue) + (self._subscriber.pending_count if self._subscriber is not None else 0)
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop."""
         if not self._store.admits(self.log):
             self._store.call_when_admitted(self._write_turn)
             return
-        self._turn_is_due = False
+        self._turn.begin_next()
         queue, self._queue = self._queue, []
         tentative: Tentative = {}
         fresh: list[Incoming] = []

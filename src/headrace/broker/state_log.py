@@ -130,6 +130,10 @@ class StateLog(Generic[FoldType, OpType]):
     def has_pending(self) -> bool:
         return self._ledger.has_pending
 
+    @property
+    def pending_count(self) -> int:
+        return self._ledger.count
+
     def snapshot(self) -> Snapshot | None:
         if self._ledger.has_pending:
             return None

@@ -31,6 +31,10 @@ class Subscriber(Protocol):
     def has_pending(self) -> bool:
         """Whether it has something to write, though it may not have asked for a turn."""
 
+    @property
+    def pending_count(self) -> int:
+        """How much it has to write."""
+
     def snapshot(self) -> Snapshot | None:
         """Its state at the log's end; None while it has something to write."""
 

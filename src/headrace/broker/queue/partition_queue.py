@@ -153,6 +153,10 @@ class PartitionQueue:
     def has_pending(self) -> bool:
         return self._ledger.has_pending
 
+    @property
+    def pending_count(self) -> int:
+        return self._ledger.count + self._outbox.count
+
     def snapshot(self) -> Snapshot | None:
         if self._ledger.has_pending:
             return None
