@@ -79,6 +79,7 @@ class FakeQueues(SendsOne):
         self.send_error: HeadraceError | None = None
         self.last_wait_ms = -1
         self.last_receive: FakeReceive | None = None
+        self.changed_meanwhile: QueueConfig | None = None  # what somebody else stores right before an update
 
     def shelf(self, name: str) -> Shelf:
         if name not in self.shelves:
@@ -243,6 +244,8 @@ class FakeQueues(SendsOne):
         self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         shelf = self.shelf(name)
+        if self.changed_meanwhile is not None:
+            shelf.queue = msgspec.structs.replace(shelf.queue, config=self.changed_meanwhile)
         new = config(shelf.queue.config) if callable(config) else config
         shelf.queue = msgspec.structs.replace(
             shelf.queue,

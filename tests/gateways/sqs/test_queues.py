@@ -192,6 +192,14 @@ def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={"FifoQueue": "true"}) == "InvalidAttributeName"
 
 
+def test_what_another_door_changes_at_the_same_moment_is_not_undone() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.queues.changed_meanwhile = msgspec.structs.replace(config(door, "orders"), messages_max=5)
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert (config(door, "orders").messages_max, config(door, "orders").lease_ms) == (5, 7_000)
+
+
 def test_a_dead_letter_queue_exists_is_of_the_same_type_and_allows_it() -> None:
     door = Door()
     door.create("dead")

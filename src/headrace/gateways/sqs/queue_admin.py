@@ -212,7 +212,8 @@ class Administration:
                 ATTRIBUTES: notes_with(stored_attributes(queue), attributes),
                 TAGS: stored_tags(queue),
             }
-            await self._queues.update(queue.name, config_with(queue.config, attributes), notes={NOTES: notes})
+            # Somebody else may be changing the rest of it, through REST.
+            await self._queues.update(queue.name, lambda old: config_with(old, attributes), notes={NOTES: notes})
         return NOTHING
 
 
