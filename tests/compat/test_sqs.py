@@ -476,6 +476,14 @@ def test_a_purge_empties_the_queue_and_a_second_one_has_to_wait(make: Make) -> N
         queue.client.purge_queue(QueueUrl=queue.url)
 
 
+def test_what_was_purged_of_a_fifo_queue_may_be_sent_again(make: Make) -> None:
+    queue = make(".fifo", ContentBasedDeduplication="true")
+    queue.send("x", MessageGroupId="g")
+    queue.client.purge_queue(QueueUrl=queue.url)
+    queue.send("x", MessageGroupId="g")
+    assert queue.receive_one()["Body"] == "x"
+
+
 def test_a_deleted_queue_is_gone_and_its_name_rests(make: Make) -> None:
     queue = make()
     client = queue.client
