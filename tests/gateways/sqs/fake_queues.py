@@ -216,7 +216,8 @@ class FakeQueues(SendsOne):
         leased = sum(one.until_ms > now_ms for one in shelf.messages.values())
         delayed = sum(one.due_ms > now_ms for one in shelf.messages.values())
         counts = QueueCounts(visible=len(shelf.messages) - leased - delayed, leased=leased, delayed=delayed)
-        return QueueDescription(queue=shelf.queue, partition_count=1, durability="fsync", counts=counts)
+        partition_count = max(shelf.partition_count, 1)
+        return QueueDescription(queue=shelf.queue, partition_count=partition_count, durability="fsync", counts=counts)
 
     async def create(
         self,

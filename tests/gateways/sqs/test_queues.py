@@ -179,6 +179,19 @@ def test_throughput_by_group_needs_deduplication_by_group() -> None:
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=back) == "InvalidParameterValue"
 
 
+def test_deduplication_over_all_groups_is_refused_to_a_queue_of_several_partitions() -> None:
+    door = Door()
+    url = door.create("a.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    by_queue = {"FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue"}
+    door.queues.shelf("a.fifo").partition_count = 4
+    unsupported = "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=by_queue) == unsupported
+    assert attributes(door, url)["DeduplicationScope"] == "messageGroup"
+    door.queues.shelf("a.fifo").partition_count = 1
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes=by_queue)
+    assert attributes(door, url)["DeduplicationScope"] == "queue"
+
+
 def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     door = Door()
     url = door.create("orders", VisibilityTimeout="60", MaximumMessageSize="2048")

@@ -38,6 +38,7 @@ from headrace.wire.sqs.error import (
     PURGE_IN_PROGRESS,
     QUEUE_DELETED_RECENTLY,
     QUEUE_NAME_EXISTS,
+    UNSUPPORTED,
     SqsError,
     invalid_value,
     missing,
@@ -208,6 +209,7 @@ class Administration:
             if "FifoQueue" in attributes and (attributes["FifoQueue"] == "true") != is_fifo:
                 raise SqsError(INVALID_ATTRIBUTE_NAME, "The attribute FifoQueue cannot be changed.")
             self._check_dead_letter_queue(queue.name, attributes, is_fifo=is_fifo)
+            self._check_scope(queue, attributes)
             notes = {
                 ATTRIBUTES: notes_with(stored_attributes(queue), attributes),
                 TAGS: stored_tags(queue),
@@ -215,6 +217,18 @@ class Administration:
             # Somebody else may be changing the rest of it, through REST.
             await self._queues.update(queue.name, lambda old: config_with(old, attributes), notes={NOTES: notes})
         return NOTHING
+
+    def _check_scope(self, queue: Queue, attributes: Mapping[str, str]) -> None:
+        """Ids are looked up in the partition of their group, so a queue of several knows none of the others' ids."""
+        if attributes.get("DeduplicationScope") != "queue":
+            return
+        count = self._queues.describe(queue.name).partition_count
+        if count > 1:
+            raise SqsError(
+                UNSUPPORTED,
+                f"{queue.name} was made with the FifoThroughputLimit perMessageGroupId and has {count} partitions, each "
+                "of which knows the ids of its own groups; keep the DeduplicationScope messageGroup, or make a new queue.",
+            )
 
 
 class Lately:
