@@ -228,7 +228,7 @@ def test_a_running_move_task_is_cancelled(make: Make) -> None:
     client = queue.client
     start = {"SourceArn": dead.arn, "DestinationArn": target.arn, "MaxNumberOfMessagesPerSecond": 1}
     handle = client.start_message_move_task(**start)["TaskHandle"]
-    assert refused(client.start_message_move_task, **start) == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(client.start_message_move_task, **start) == "InvalidParameterValue"
     target.receive_one()
     moved = client.cancel_message_move_task(TaskHandle=handle)["ApproximateNumberOfMessagesMoved"]
     assert moved < 20

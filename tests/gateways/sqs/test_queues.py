@@ -150,10 +150,10 @@ def test_the_suffix_and_the_attribute_of_fifo_go_together() -> None:
         ("Policy", "{", "InvalidAttributeValue"),
         ("Policy", "[]", "InvalidAttributeValue"),
         ("Policy", '{"a":' * 10_000 + "1" + "}" * 10_000, "InvalidAttributeValue"),
-        ("RedrivePolicy", "{}", "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", 0), "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", 1001), "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidAttributeValue"),
+        ("RedrivePolicy", "{}", "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", 0), "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", 1001), "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidParameterValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "dead", "maxReceiveCount": 1}', "InvalidParameterValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}', "InvalidAttributeValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "some"}', "InvalidAttributeValue"),
@@ -203,6 +203,10 @@ def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     assert int(found["LastModifiedTimestamp"]) == int(found["CreatedTimestamp"]) + 5
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={}) == "MissingParameter"
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={"FifoQueue": "true"}) == "InvalidAttributeName"
+    fifo = door.create("orders.fifo")
+    door.call("SetQueueAttributes", QueueUrl=fifo, Attributes={"FifoQueue": "true"})
+    standard = {"FifoQueue": "false"}
+    assert refused(door, "SetQueueAttributes", QueueUrl=fifo, Attributes=standard) == "InvalidAttributeValue"
 
 
 def test_what_another_door_changes_at_the_same_moment_is_not_undone() -> None:
@@ -284,7 +288,9 @@ def test_a_purge_empties_a_queue_once_a_minute() -> None:
     assert door.call("PurgeQueue", QueueUrl=url) == {}
     assert door.call("ReceiveMessage", QueueUrl=url) == {}
     door.clock.advance(59_000)
-    assert refused(door, "PurgeQueue", QueueUrl=url) == "AWS.SimpleQueueService.PurgeQueueInProgress"
+    with pytest.raises(Refused) as refusal:
+        door.call("PurgeQueue", QueueUrl=url)
+    assert (refusal.value.code, refusal.value.status) == ("AWS.SimpleQueueService.PurgeQueueInProgress", 403)
     door.clock.advance(1_001)
     door.call("PurgeQueue", QueueUrl=url)
 

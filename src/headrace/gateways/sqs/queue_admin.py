@@ -34,6 +34,7 @@ from headrace.wire.sqs.check import FIFO_SUFFIX, RESULTS_MAX, check_queue_name, 
 from headrace.wire.sqs.error import (
     ACCESS_DENIED,
     INVALID_ATTRIBUTE_NAME,
+    INVALID_ATTRIBUTE_VALUE,
     INVALID_VALUE,
     PURGE_IN_PROGRESS,
     QUEUE_DELETED_RECENTLY,
@@ -207,7 +208,9 @@ class Administration:
             if not attributes:
                 raise missing("Attributes")
             if "FifoQueue" in attributes and (attributes["FifoQueue"] == "true") != is_fifo:
-                raise SqsError(INVALID_ATTRIBUTE_NAME, "The attribute FifoQueue cannot be changed.")
+                # SQS knows no such attribute of a standard queue.
+                kind = INVALID_ATTRIBUTE_VALUE if is_fifo else INVALID_ATTRIBUTE_NAME
+                raise SqsError(kind, "The attribute FifoQueue cannot be changed.")
             self._check_dead_letter_queue(queue.name, attributes, is_fifo=is_fifo)
             self._check_scope(queue, attributes)
             notes = {
