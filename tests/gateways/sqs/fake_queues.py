@@ -77,6 +77,7 @@ class FakeQueues(SendsOne):
         self.shelves: dict[str, Shelf] = {}
         self.tasks: dict[str, list[Redrive]] = {}
         self.send_error: HeadraceError | None = None
+        self.purge_error: HeadraceError | None = None
         self.last_wait_ms = -1
         self.last_receive: FakeReceive | None = None
         self.changed_meanwhile: QueueConfig | None = None  # what somebody else stores right before an update
@@ -260,6 +261,8 @@ class FakeQueues(SendsOne):
         del self.shelves[name]
 
     async def purge(self, name: str) -> int:
+        if self.purge_error is not None:
+            raise self.purge_error
         shelf = self.shelf(name)
         count = len(shelf.messages)
         shelf.messages.clear()

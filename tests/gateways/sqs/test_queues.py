@@ -8,6 +8,7 @@ import pytest
 from tests.gateways.sqs.door import Door, Refused
 
 from headrace.broker.queue.port import RedriveState
+from headrace.model.errors import PartitionOfflineError
 from headrace.model.queue import Deduplication, Guarantee, QueueConfig
 
 DAY_MS = 86_400_000
@@ -293,6 +294,26 @@ def test_a_purge_empties_a_queue_once_a_minute() -> None:
     assert (refusal.value.code, refusal.value.status) == ("AWS.SimpleQueueService.PurgeQueueInProgress", 403)
     door.clock.advance(1_001)
     door.call("PurgeQueue", QueueUrl=url)
+
+
+def test_a_purge_that_failed_may_be_tried_again_at_once() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.call("SendMessage", QueueUrl=url, MessageBody="x")
+    door.queues.purge_error = PartitionOfflineError("orders-0 is offline")
+    assert refused(door, "PurgeQueue", QueueUrl=url) == "ServiceUnavailable"
+    door.queues.purge_error = None
+    door.call("PurgeQueue", QueueUrl=url)
+    assert door.call("ReceiveMessage", QueueUrl=url) == {}
+
+
+def test_a_queue_that_is_made_again_may_be_purged_though_the_old_one_was() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.call("PurgeQueue", QueueUrl=url)
+    door.clock.advance(1)
+    del door.queues.shelves["orders"]  # through another door, which lets the name go at once
+    door.call("PurgeQueue", QueueUrl=door.create("orders"))
 
 
 def test_a_deleted_queues_name_is_free_after_a_minute() -> None:

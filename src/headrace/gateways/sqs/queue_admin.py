@@ -158,11 +158,18 @@ class Administration:
         return NOTHING
 
     async def purge_queue(self, request: PurgeQueue, host: str) -> Answer:
-        name = self._views.of(name_of_url(request.queue_url)).name
-        if self._purged.has(name):
+        queue = self._views.of(name_of_url(request.queue_url)).queue
+        # By the id: a queue that is made again under the name of a purged one was never purged.
+        name, key = queue.name, queue.id.hex
+        if self._purged.has(key):
             raise SqsError(PURGE_IN_PROGRESS, f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.")
-        self._purged.note(name)
-        await self._queues.purge(name)
+        self._purged.note(key)
+        try:
+            await self._queues.purge(name)
+        except BaseException:
+            # Nothing was dropped, and SDKs try again by themselves: they must not be told that it is being done.
+            self._purged.forget(key)
+            raise
         return NOTHING
 
     def get_queue_url(self, request: GetQueueUrl, host: str) -> Answer:
@@ -248,6 +255,9 @@ class Lately:
         self._until_ms[name] = now_ms + self._span_ms
         while (oldest := next(iter(self._until_ms))) != name and self._until_ms[oldest] <= now_ms:
             del self._until_ms[oldest]
+
+    def forget(self, name: str) -> None:
+        self._until_ms.pop(name, None)
 
     def has(self, name: str) -> bool:
         return self._until_ms.get(name, 0) > self._clock.monotonic_ms()
