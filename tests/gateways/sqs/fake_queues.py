@@ -78,6 +78,7 @@ class FakeQueues(SendsOne):
         self.tasks: dict[str, list[Redrive]] = {}
         self.send_error: HeadraceError | None = None
         self.purge_error: HeadraceError | None = None
+        self.create_errors: list[HeadraceError] = []  # of the next creations, one after the other
         self.last_wait_ms = -1
         self.last_receive: FakeReceive | None = None
         self.changed_meanwhile: QueueConfig | None = None  # what somebody else stores right before an update
@@ -229,6 +230,8 @@ class FakeQueues(SendsOne):
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
     ) -> Queue:
+        if self.create_errors:
+            raise self.create_errors.pop(0)
         if name in self.shelves:
             raise QueueExistsError(f"{name} is there")
         now_ms = self.clock.wall_ms()

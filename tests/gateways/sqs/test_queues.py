@@ -8,7 +8,13 @@ import pytest
 from tests.gateways.sqs.door import Door, Refused
 
 from headrace.broker.queue.port import RedriveState
-from headrace.model.errors import PartitionOfflineError
+from headrace.model.errors import (
+    HeadraceError,
+    PartitionOfflineError,
+    QueueExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from headrace.model.queue import Deduplication, Guarantee, QueueConfig
 
 DAY_MS = 86_400_000
@@ -325,6 +331,22 @@ def test_a_deleted_queues_name_is_free_after_a_minute() -> None:
     assert refused(door, "CreateQueue", QueueName="orders") == "AWS.SimpleQueueService.QueueDeletedRecently"
     door.clock.advance(1_001)
     door.create("orders")
+
+
+def test_a_queue_is_made_while_one_of_its_name_is_being_deleted() -> None:
+    door = Door()
+    door.queues.create_errors = [QueueExistsError("orders is being deleted")] * 2
+    door.create("orders")
+    assert "orders" in door.queues.shelves
+    door.queues.create_errors = [QueueExistsError("others is being deleted")] * 3
+    assert refused(door, "CreateQueue", QueueName="others") == "QueueAlreadyExists"
+
+
+@pytest.mark.parametrize("gone", [UnknownQueueError, UnknownTopicError])
+def test_whoever_makes_a_queue_is_not_told_that_it_does_not_exist(gone: type[HeadraceError]) -> None:
+    door = Door()
+    door.queues.create_errors = [gone("orders was deleted right after")]
+    assert door.create("orders").endswith("/orders")
 
 
 def test_a_queue_is_not_deleted_by_whoever_is_no_administrator() -> None:

@@ -8,6 +8,7 @@ import asyncio
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.config import SqsConfig
@@ -27,8 +28,8 @@ from headrace.gateways.sqs.queue_attribute import (
 from headrace.gateways.sqs.tag import check_tags
 from headrace.gateways.sqs.view import ATTRIBUTES, NOTES, TAGS, Views, stored_attributes, stored_tags
 from headrace.host.clock import Clock
-from headrace.model.errors import QueueExistsError, UnknownQueueError
-from headrace.model.queue import Queue
+from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownTopicError
+from headrace.model.queue import Queue, QueueConfig
 from headrace.wire.sqs.answer import NOTHING, Answer, QueueAttributes, QueueUrl, QueueUrls, SourceQueueUrls
 from headrace.wire.sqs.check import FIFO_SUFFIX, RESULTS_MAX, check_queue_name, check_range
 from headrace.wire.sqs.error import (
@@ -56,6 +57,7 @@ from headrace.wire.sqs.request import (
 )
 
 _ANY_PARTITIONS = -1
+_CREATE_TRIES = 3
 
 
 class Administration:
@@ -101,17 +103,31 @@ class Administration:
             notes = {ATTRIBUTES: notes_with({}, attributes), TAGS: dict(request.tags)}
             config = config_with(new_config(is_fifo=is_fifo), attributes)
             is_spread = not is_fifo or notes[ATTRIBUTES].get("FifoThroughputLimit") == "perMessageGroupId"
-            try:
-                # A FIFO queue has one order, and one partition for it, unless it asks for an order by group alone.
-                count = _ANY_PARTITIONS if is_spread else 1
-                await self._queues.create(name, config, partition_count=count, notes={NOTES: notes})
+            # A FIFO queue has one order, and one partition for it, unless it asks for an order by group alone.
+            if await self._make(name, config, _ANY_PARTITIONS if is_spread else 1, {NOTES: notes}):
                 return url
-            except QueueExistsError:
-                # Somebody else was quicker, or a topic stands there that is none.
-                if self._find(name) is None:
-                    raise
         self._check_same(self._queues.find(name), attributes, is_fifo=is_fifo)
         return url
+
+    async def _make(
+        self, name: str, config: QueueConfig, partition_count: int, notes: Mapping[str, dict[str, Any]]
+    ) -> bool:
+        """Whether the queue was made now; otherwise somebody else was quicker."""
+        tries_left = _CREATE_TRIES
+        while True:
+            tries_left -= 1
+            try:
+                await self._queues.create(name, config, partition_count=partition_count, notes=notes)
+                return True
+            except (UnknownQueueError, UnknownTopicError):
+                # It was made, and somebody has deleted it since.
+                return True
+            except QueueExistsError:
+                if self._find(name) is not None:
+                    return False
+                # One of this name was being deleted; now there is none.
+                if not tries_left:
+                    raise
 
     def _find(self, name: str) -> Queue | None:
         try:
