@@ -356,12 +356,12 @@ def test_a_batch_with_an_entry_that_lacks_its_group_or_id_is_refused_whole(given
     door = Door()
     url = door.create("orders.fifo")
     whole = {"Id": "a", "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1"}
-    entries = [whole, {"Id": "b", "MessageBody": "y", **given}]
-    assert refused(door, "SendMessageBatch", QueueUrl=url, Entries=entries) == "InvalidParameterValue"
+    lacking = {"Id": "b", "MessageBody": "y", **given}
+    assert refused(door, "SendMessageBatch", QueueUrl=url, Entries=[whole, lacking]) == "InvalidParameterValue"
     assert not door.queues.shelf("orders.fifo").messages
     # Whatever else is wrong with an entry is told of it alone.
-    entries[1] = {**whole, "Id": "b", "MessageDeduplicationId": "2", "DelaySeconds": 5}
-    answer = door.call("SendMessageBatch", QueueUrl=url, Entries=entries)
+    delayed = {**whole, "Id": "b", "MessageDeduplicationId": "2", "DelaySeconds": 5}
+    answer = door.call("SendMessageBatch", QueueUrl=url, Entries=[whole, delayed])
     assert [one["Id"] for one in answer["Successful"]] == ["a"]
     assert [one["Id"] for one in answer["Failed"]] == ["b"]
 

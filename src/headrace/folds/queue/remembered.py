@@ -10,7 +10,9 @@ next one that does dates it.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
+
+from pyroaring import BitMap64
 
 IDS_MAX = 4_000_000
 _UNDATED_MS = (1 << 63) - 1
@@ -54,7 +56,7 @@ class RememberedIds:
         while self._ids and next(iter(self._ids.values()))[1] <= now_ms:
             self._ids.popitem(last=False)
 
-    def drop(self, offsets: Container[int], *, below: int) -> None:
+    def drop(self, offsets: BitMap64, *, below: int) -> None:
         """Forget the ids of these messages, of those below an offset."""
         gone = [id_ for id_, (offset, _) in self._ids.items() if offset < below and offset in offsets]
         for id_ in gone:

@@ -252,8 +252,8 @@ class Administration:
         if count > 1:
             raise SqsError(
                 UNSUPPORTED,
-                f"{queue.name} was made with the FifoThroughputLimit perMessageGroupId and has {count} partitions, each "
-                "of which knows the ids of its own groups; keep the DeduplicationScope messageGroup, or make a new queue.",
+                f"{queue.name} was made with FifoThroughputLimit=perMessageGroupId and has {count} partitions, each of "
+                "which knows the ids of its own groups. Keep the DeduplicationScope messageGroup, or make a new queue.",
             )
 
 
