@@ -228,7 +228,7 @@ def test_a_running_move_task_is_cancelled(make: Make) -> None:
     client = queue.client
     start = {"SourceArn": dead.arn, "DestinationArn": target.arn, "MaxNumberOfMessagesPerSecond": 1}
     handle = client.start_message_move_task(**start)["TaskHandle"]
-    assert refused(client.start_message_move_task, **start) == "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(client.start_message_move_task, **start) == "InvalidParameterValue"
     target.receive_one()
     moved = client.cancel_message_move_task(TaskHandle=handle)["ApproximateNumberOfMessagesMoved"]
     assert moved < 20
@@ -474,6 +474,14 @@ def test_a_purge_empties_the_queue_and_a_second_one_has_to_wait(make: Make) -> N
     assert queue.counts() == (0, 0, 0)
     with pytest.raises(queue.client.exceptions.PurgeQueueInProgress):
         queue.client.purge_queue(QueueUrl=queue.url)
+
+
+def test_what_was_purged_of_a_fifo_queue_may_be_sent_again(make: Make) -> None:
+    queue = make(".fifo", ContentBasedDeduplication="true")
+    queue.send("x", MessageGroupId="g")
+    queue.client.purge_queue(QueueUrl=queue.url)
+    queue.send("x", MessageGroupId="g")
+    assert queue.receive_one()["Body"] == "x"
 
 
 def test_a_deleted_queue_is_gone_and_its_name_rests(make: Make) -> None:

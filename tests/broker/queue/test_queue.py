@@ -203,6 +203,23 @@ def test_a_receive_that_is_repeated_gets_the_same_messages_as_far_as_they_are_le
     run(main())
 
 
+def test_a_receive_that_is_repeated_while_its_first_try_waits_gets_what_comes() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        ask = {"count_max": 1, "wait_ms": 20_000}
+        lost = world.queues.receive(NAME, attempt_id="x", **ask)
+        other = world.queues.receive(NAME, attempt_id="y", **ask)
+        again = world.queues.receive(NAME, attempt_id="x", **ask)
+        await settle()
+        assert lost.promise.result() == [], "nobody listens to this one any more"
+        await world.send(b"a", b"b")
+        await settle()
+        assert bodies_of(other.promise.result()) == [b"a"], "its turn came first"
+        assert bodies_of(again.promise.result()) == [b"b"]
+
+    run(main())
+
+
 def test_what_repeated_receives_would_get_is_bounded_by_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_queue, "_ATTEMPT_LEASES_MAX", 10)
 

@@ -211,7 +211,9 @@ class Model:
                     below = [message for message in below if message.offset < op.upto]
                 self._end([*op.offsets, *(message.offset for message in below)], "expired")
             case Purged():
-                self._end([offset for offset in self.messages if offset < op.upto], "purged")
+                purged = [message.offset for message in self.live() if message.offset < op.upto]
+                self.ids = {id_: known for id_, known in self.ids.items() if known.offset not in purged}
+                self._end(purged, "purged")
             case Configured():
                 self.config = op.config
             case _:

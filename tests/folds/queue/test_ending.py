@@ -192,6 +192,16 @@ def test_purge_drops_everything_up_to_now_in_any_state() -> None:
     assert script.receive() == [4, 5]
 
 
+def test_what_was_purged_may_be_sent_again_and_what_was_handled_may_not() -> None:
+    script = Script(QueueConfig())
+    handled, purged = Properties(deduplication_id=b"handled"), Properties(deduplication_id=b"purged")
+    script.send(handled, purged)
+    script.fold.acknowledge(script.receive(1), now=script.now)
+    script.fold.purge(script.fold.end_offset, now=script.now)
+    script.send(handled, purged)
+    assert script.states(range(4)) == [None, None, None, "visible"]
+
+
 def test_retention_does_not_drop_what_is_not_due_yet() -> None:
     script = Script(QueueConfig(retention_ms=1_000))
     script.send(Properties(), Properties(due_ms=script.now.wall_ms + 5_000), Properties())

@@ -77,8 +77,11 @@ class FakeQueues(SendsOne):
         self.shelves: dict[str, Shelf] = {}
         self.tasks: dict[str, list[Redrive]] = {}
         self.send_error: HeadraceError | None = None
+        self.purge_error: HeadraceError | None = None
+        self.create_errors: list[HeadraceError] = []  # of the next creations, one after the other
         self.last_wait_ms = -1
         self.last_receive: FakeReceive | None = None
+        self.changed_meanwhile: QueueConfig | None = None  # what somebody else stores right before an update
 
     def shelf(self, name: str) -> Shelf:
         if name not in self.shelves:
@@ -215,7 +218,8 @@ class FakeQueues(SendsOne):
         leased = sum(one.until_ms > now_ms for one in shelf.messages.values())
         delayed = sum(one.due_ms > now_ms for one in shelf.messages.values())
         counts = QueueCounts(visible=len(shelf.messages) - leased - delayed, leased=leased, delayed=delayed)
-        return QueueDescription(queue=shelf.queue, partition_count=1, durability="fsync", counts=counts)
+        partition_count = max(shelf.partition_count, 1)
+        return QueueDescription(queue=shelf.queue, partition_count=partition_count, durability="fsync", counts=counts)
 
     async def create(
         self,
@@ -226,6 +230,8 @@ class FakeQueues(SendsOne):
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
     ) -> Queue:
+        if self.create_errors:
+            raise self.create_errors.pop(0)
         if name in self.shelves:
             raise QueueExistsError(f"{name} is there")
         now_ms = self.clock.wall_ms()
@@ -243,6 +249,8 @@ class FakeQueues(SendsOne):
         self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
     ) -> Queue:
         shelf = self.shelf(name)
+        if self.changed_meanwhile is not None:
+            shelf.queue = msgspec.structs.replace(shelf.queue, config=self.changed_meanwhile)
         new = config(shelf.queue.config) if callable(config) else config
         shelf.queue = msgspec.structs.replace(
             shelf.queue,
@@ -256,6 +264,8 @@ class FakeQueues(SendsOne):
         del self.shelves[name]
 
     async def purge(self, name: str) -> int:
+        if self.purge_error is not None:
+            raise self.purge_error
         shelf = self.shelf(name)
         count = len(shelf.messages)
         shelf.messages.clear()

@@ -351,6 +351,21 @@ def test_fifo_asks_for_a_group_and_an_id_and_refuses_a_delay() -> None:
     assert door.call("SendMessage", **send, **ids, DelaySeconds=0)
 
 
+@pytest.mark.parametrize("given", [{"MessageGroupId": "g"}, {"MessageDeduplicationId": "2"}])
+def test_a_batch_with_an_entry_that_lacks_its_group_or_id_is_refused_whole(given: dict[str, str]) -> None:
+    door = Door()
+    url = door.create("orders.fifo")
+    whole = {"Id": "a", "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1"}
+    lacking = {"Id": "b", "MessageBody": "y", **given}
+    assert refused(door, "SendMessageBatch", QueueUrl=url, Entries=[whole, lacking]) == "InvalidParameterValue"
+    assert not door.queues.shelf("orders.fifo").messages
+    # Whatever else is wrong with an entry is told of it alone.
+    delayed = {**whole, "Id": "b", "MessageDeduplicationId": "2", "DelaySeconds": 5}
+    answer = door.call("SendMessageBatch", QueueUrl=url, Entries=[whole, delayed])
+    assert [one["Id"] for one in answer["Successful"]] == ["a"]
+    assert [one["Id"] for one in answer["Failed"]] == ["b"]
+
+
 def test_a_duplicate_gets_the_first_ones_id_and_sequence_number() -> None:
     door = Door()
     url = door.create("orders.fifo")

@@ -8,6 +8,13 @@ import pytest
 from tests.gateways.sqs.door import Door, Refused
 
 from headrace.broker.queue.port import RedriveState
+from headrace.model.errors import (
+    HeadraceError,
+    PartitionOfflineError,
+    QueueExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from headrace.model.queue import Deduplication, Guarantee, QueueConfig
 
 DAY_MS = 86_400_000
@@ -150,10 +157,10 @@ def test_the_suffix_and_the_attribute_of_fifo_go_together() -> None:
         ("Policy", "{", "InvalidAttributeValue"),
         ("Policy", "[]", "InvalidAttributeValue"),
         ("Policy", '{"a":' * 10_000 + "1" + "}" * 10_000, "InvalidAttributeValue"),
-        ("RedrivePolicy", "{}", "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", 0), "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", 1001), "InvalidAttributeValue"),
-        ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidAttributeValue"),
+        ("RedrivePolicy", "{}", "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", 0), "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", 1001), "InvalidParameterValue"),
+        ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidParameterValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "dead", "maxReceiveCount": 1}', "InvalidParameterValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}', "InvalidAttributeValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "some"}', "InvalidAttributeValue"),
@@ -179,6 +186,19 @@ def test_throughput_by_group_needs_deduplication_by_group() -> None:
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=back) == "InvalidParameterValue"
 
 
+def test_deduplication_over_all_groups_is_refused_to_a_queue_of_several_partitions() -> None:
+    door = Door()
+    url = door.create("a.fifo", DeduplicationScope="messageGroup", FifoThroughputLimit="perMessageGroupId")
+    by_queue = {"FifoThroughputLimit": "perQueue", "DeduplicationScope": "queue"}
+    door.queues.shelf("a.fifo").partition_count = 4
+    unsupported = "AWS.SimpleQueueService.UnsupportedOperation"
+    assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=by_queue) == unsupported
+    assert attributes(door, url)["DeduplicationScope"] == "messageGroup"
+    door.queues.shelf("a.fifo").partition_count = 1
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes=by_queue)
+    assert attributes(door, url)["DeduplicationScope"] == "queue"
+
+
 def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     door = Door()
     url = door.create("orders", VisibilityTimeout="60", MaximumMessageSize="2048")
@@ -190,6 +210,18 @@ def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     assert int(found["LastModifiedTimestamp"]) == int(found["CreatedTimestamp"]) + 5
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={}) == "MissingParameter"
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={"FifoQueue": "true"}) == "InvalidAttributeName"
+    fifo = door.create("orders.fifo")
+    door.call("SetQueueAttributes", QueueUrl=fifo, Attributes={"FifoQueue": "true"})
+    standard = {"FifoQueue": "false"}
+    assert refused(door, "SetQueueAttributes", QueueUrl=fifo, Attributes=standard) == "InvalidAttributeValue"
+
+
+def test_what_another_door_changes_at_the_same_moment_is_not_undone() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.queues.changed_meanwhile = msgspec.structs.replace(config(door, "orders"), messages_max=5)
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes={"VisibilityTimeout": "7"})
+    assert (config(door, "orders").messages_max, config(door, "orders").lease_ms) == (5, 7_000)
 
 
 def test_a_dead_letter_queue_exists_is_of_the_same_type_and_allows_it() -> None:
@@ -263,9 +295,31 @@ def test_a_purge_empties_a_queue_once_a_minute() -> None:
     assert door.call("PurgeQueue", QueueUrl=url) == {}
     assert door.call("ReceiveMessage", QueueUrl=url) == {}
     door.clock.advance(59_000)
-    assert refused(door, "PurgeQueue", QueueUrl=url) == "AWS.SimpleQueueService.PurgeQueueInProgress"
+    with pytest.raises(Refused) as refusal:
+        door.call("PurgeQueue", QueueUrl=url)
+    assert (refusal.value.code, refusal.value.status) == ("AWS.SimpleQueueService.PurgeQueueInProgress", 403)
     door.clock.advance(1_001)
     door.call("PurgeQueue", QueueUrl=url)
+
+
+def test_a_purge_that_failed_may_be_tried_again_at_once() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.call("SendMessage", QueueUrl=url, MessageBody="x")
+    door.queues.purge_error = PartitionOfflineError("orders-0 is offline")
+    assert refused(door, "PurgeQueue", QueueUrl=url) == "ServiceUnavailable"
+    door.queues.purge_error = None
+    door.call("PurgeQueue", QueueUrl=url)
+    assert door.call("ReceiveMessage", QueueUrl=url) == {}
+
+
+def test_a_queue_that_is_made_again_may_be_purged_though_the_old_one_was() -> None:
+    door = Door()
+    url = door.create("orders")
+    door.call("PurgeQueue", QueueUrl=url)
+    door.clock.advance(1)
+    del door.queues.shelves["orders"]  # through another door, which lets the name go at once
+    door.call("PurgeQueue", QueueUrl=door.create("orders"))
 
 
 def test_a_deleted_queues_name_is_free_after_a_minute() -> None:
@@ -277,6 +331,22 @@ def test_a_deleted_queues_name_is_free_after_a_minute() -> None:
     assert refused(door, "CreateQueue", QueueName="orders") == "AWS.SimpleQueueService.QueueDeletedRecently"
     door.clock.advance(1_001)
     door.create("orders")
+
+
+def test_a_queue_is_made_while_one_of_its_name_is_being_deleted() -> None:
+    door = Door()
+    door.queues.create_errors = [QueueExistsError("orders is being deleted")] * 2
+    door.create("orders")
+    assert "orders" in door.queues.shelves
+    door.queues.create_errors = [QueueExistsError("others is being deleted")] * 3
+    assert refused(door, "CreateQueue", QueueName="others") == "QueueAlreadyExists"
+
+
+@pytest.mark.parametrize("gone", [UnknownQueueError, UnknownTopicError])
+def test_whoever_makes_a_queue_is_not_told_that_it_does_not_exist(gone: type[HeadraceError]) -> None:
+    door = Door()
+    door.queues.create_errors = [gone("orders was deleted right after")]
+    assert door.create("orders").endswith("/orders")
 
 
 def test_a_queue_is_not_deleted_by_whoever_is_no_administrator() -> None:

@@ -58,7 +58,15 @@ def test_a_receive_gets_the_attributes_that_it_names() -> None:
     assert set(attribute.wanted_attributes(headers, ["color", "absent"])) == {"color"}
     assert set(attribute.wanted_attributes(headers, ["trace.*"])) == {"trace.id", "trace.span"}
     assert attribute.wanted_attributes(headers, []) == {}
-    assert set(attribute.wanted_attributes(headers, ["All"])) == {"color", "trace.id", "trace.span"}
+    for everything in ("All", "*", ".*"):
+        assert set(attribute.wanted_attributes(headers, [everything])) == {"color", "trace.id", "trace.span"}
+
+
+def test_a_prefix_is_all_that_stands_before_its_dot_and_star() -> None:
+    names = ("Hello", "Help.Me", "General")
+    headers = attribute.to_headers({name: string("x") for name in names})
+    assert set(attribute.wanted_attributes(headers, ["Hel.*"])) == {"Hello", "Help.Me"}
+    assert set(attribute.wanted_attributes(headers, ["Help.*", "General"])) == {"Help.Me", "General"}
 
 
 @pytest.mark.parametrize(

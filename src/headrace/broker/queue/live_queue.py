@@ -78,6 +78,8 @@ class LiveQueue:
         elif count_max < 1:
             receive.fail(InvalidRequestError(f"at least one message is received, not {count_max}"))
         elif attempt_id is None or not self._repeat(receive, attempt_id):
+            if attempt_id is not None and self._line:
+                self._supersede(attempt_id)
             self._begin(receive, wait_ms)
         return receive
 
@@ -330,6 +332,12 @@ class LiveQueue:
             partition.close(error)
 
     # Attempt ids: a receive that is repeated gets what the first try got, where it is still leased.
+
+    def _supersede(self, attempt_id: str) -> None:
+        """Whoever repeats a receive has given up the try that still waits: what comes must not go there."""
+        for earlier in [one for one in self._line if one.attempt_id == attempt_id]:
+            earlier.leave()
+            earlier.promise.keep([])
 
     def _remember(self, attempt_id: str, receive: PendingReceive) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -12,6 +12,8 @@ next one that does dates it.
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from pyroaring import BitMap64
+
 IDS_MAX = 4_000_000
 _UNDATED_MS = (1 << 63) - 1
 
@@ -53,6 +55,12 @@ class RememberedIds:
     def forget(self, now_ms: int) -> None:
         while self._ids and next(iter(self._ids.values()))[1] <= now_ms:
             self._ids.popitem(last=False)
+
+    def drop(self, offsets: BitMap64, *, below: int) -> None:
+        """Forget the ids of these messages, of those below an offset."""
+        gone = [id_ for id_, (offset, _) in self._ids.items() if offset < below and offset in offsets]
+        for id_ in gone:
+            del self._ids[id_]
 
     def dump(self) -> Iterator[tuple[bytes, int, int]]:
         """Id, offset and moment, oldest first. Added again in this order, they make the same state."""

@@ -371,6 +371,8 @@ class QueueState(Places):
             case Dropped():
                 self.counts.dropped += self._finish(op.offsets)
             case Purged():
+                # Nobody has acknowledged what is dropped here, so it may be sent again.
+                self.deduplication.drop(self.live, below=op.upto)
                 self.counts.purged += self._finish_below(op.upto)
             case Configured():
                 self._configure(op.config)

@@ -59,7 +59,7 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.QueueFullError: sqs.THROTTLED,
     errors.TooManyLeasedError: sqs.OVER_LIMIT,
     errors.UnknownMessageError: sqs.NOT_IN_FLIGHT,
-    errors.RedriveRunningError: sqs.UNSUPPORTED,
+    errors.RedriveRunningError: sqs.INVALID_VALUE,
     errors.UnknownRedriveError: sqs.RESOURCE_NOT_FOUND,
     errors.UnknownReaderError: sqs.INVALID_VALUE,
     # SQS has no groups: none of these can come of its operations.

@@ -8,6 +8,7 @@ import asyncio
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.config import SqsConfig
@@ -27,17 +28,19 @@ from headrace.gateways.sqs.queue_attribute import (
 from headrace.gateways.sqs.tag import check_tags
 from headrace.gateways.sqs.view import ATTRIBUTES, NOTES, TAGS, Views, stored_attributes, stored_tags
 from headrace.host.clock import Clock
-from headrace.model.errors import QueueExistsError, UnknownQueueError
-from headrace.model.queue import Queue
+from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownTopicError
+from headrace.model.queue import Queue, QueueConfig
 from headrace.wire.sqs.answer import NOTHING, Answer, QueueAttributes, QueueUrl, QueueUrls, SourceQueueUrls
 from headrace.wire.sqs.check import FIFO_SUFFIX, RESULTS_MAX, check_queue_name, check_range
 from headrace.wire.sqs.error import (
     ACCESS_DENIED,
     INVALID_ATTRIBUTE_NAME,
+    INVALID_ATTRIBUTE_VALUE,
     INVALID_VALUE,
     PURGE_IN_PROGRESS,
     QUEUE_DELETED_RECENTLY,
     QUEUE_NAME_EXISTS,
+    UNSUPPORTED,
     SqsError,
     invalid_value,
     missing,
@@ -54,6 +57,7 @@ from headrace.wire.sqs.request import (
 )
 
 _ANY_PARTITIONS = -1
+_CREATE_TRIES = 3
 
 
 class Administration:
@@ -99,17 +103,31 @@ class Administration:
             notes = {ATTRIBUTES: notes_with({}, attributes), TAGS: dict(request.tags)}
             config = config_with(new_config(is_fifo=is_fifo), attributes)
             is_spread = not is_fifo or notes[ATTRIBUTES].get("FifoThroughputLimit") == "perMessageGroupId"
-            try:
-                # A FIFO queue has one order, and one partition for it, unless it asks for an order by group alone.
-                count = _ANY_PARTITIONS if is_spread else 1
-                await self._queues.create(name, config, partition_count=count, notes={NOTES: notes})
+            # A FIFO queue has one order, and one partition for it, unless it asks for an order by group alone.
+            if await self._make(name, config, _ANY_PARTITIONS if is_spread else 1, {NOTES: notes}):
                 return url
-            except QueueExistsError:
-                # Somebody else was quicker, or a topic stands there that is none.
-                if self._find(name) is None:
-                    raise
         self._check_same(self._queues.find(name), attributes, is_fifo=is_fifo)
         return url
+
+    async def _make(
+        self, name: str, config: QueueConfig, partition_count: int, notes: Mapping[str, dict[str, Any]]
+    ) -> bool:
+        """Whether the queue was made now; otherwise somebody else was quicker."""
+        tries_left = _CREATE_TRIES
+        while True:
+            tries_left -= 1
+            try:
+                await self._queues.create(name, config, partition_count=partition_count, notes=notes)
+                return True
+            except (UnknownQueueError, UnknownTopicError):
+                # It was made, and somebody has deleted it since.
+                return True
+            except QueueExistsError:
+                if self._find(name) is not None:
+                    return False
+                # One of this name was being deleted; now there is none.
+                if not tries_left:
+                    raise
 
     def _find(self, name: str) -> Queue | None:
         try:
@@ -156,11 +174,18 @@ class Administration:
         return NOTHING
 
     async def purge_queue(self, request: PurgeQueue, host: str) -> Answer:
-        name = self._views.of(name_of_url(request.queue_url)).name
-        if self._purged.has(name):
+        queue = self._views.of(name_of_url(request.queue_url)).queue
+        # By the id: a queue that is made again under the name of a purged one was never purged.
+        name, key = queue.name, queue.id.hex
+        if self._purged.has(key):
             raise SqsError(PURGE_IN_PROGRESS, f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.")
-        self._purged.note(name)
-        await self._queues.purge(name)
+        self._purged.note(key)
+        try:
+            await self._queues.purge(name)
+        except BaseException:
+            # Nothing was dropped, and SDKs try again by themselves: they must not be told that it is being done.
+            self._purged.forget(key)
+            raise
         return NOTHING
 
     def get_queue_url(self, request: GetQueueUrl, host: str) -> Answer:
@@ -206,14 +231,30 @@ class Administration:
             if not attributes:
                 raise missing("Attributes")
             if "FifoQueue" in attributes and (attributes["FifoQueue"] == "true") != is_fifo:
-                raise SqsError(INVALID_ATTRIBUTE_NAME, "The attribute FifoQueue cannot be changed.")
+                # SQS knows no such attribute of a standard queue.
+                kind = INVALID_ATTRIBUTE_VALUE if is_fifo else INVALID_ATTRIBUTE_NAME
+                raise SqsError(kind, "The attribute FifoQueue cannot be changed.")
             self._check_dead_letter_queue(queue.name, attributes, is_fifo=is_fifo)
+            self._check_scope(queue, attributes)
             notes = {
                 ATTRIBUTES: notes_with(stored_attributes(queue), attributes),
                 TAGS: stored_tags(queue),
             }
-            await self._queues.update(queue.name, config_with(queue.config, attributes), notes={NOTES: notes})
+            # Somebody else may be changing the rest of it, through REST.
+            await self._queues.update(queue.name, lambda old: config_with(old, attributes), notes={NOTES: notes})
         return NOTHING
+
+    def _check_scope(self, queue: Queue, attributes: Mapping[str, str]) -> None:
+        """Ids are looked up in the partition of their group, so a queue of several knows none of the others' ids."""
+        if attributes.get("DeduplicationScope") != "queue":
+            return
+        count = self._queues.describe(queue.name).partition_count
+        if count > 1:
+            raise SqsError(
+                UNSUPPORTED,
+                f"{queue.name} was made with FifoThroughputLimit=perMessageGroupId and has {count} partitions, each of "
+                "which knows the ids of its own groups. Keep the DeduplicationScope messageGroup, or make a new queue.",
+            )
 
 
 class Lately:
@@ -230,6 +271,9 @@ class Lately:
         self._until_ms[name] = now_ms + self._span_ms
         while (oldest := next(iter(self._until_ms))) != name and self._until_ms[oldest] <= now_ms:
             del self._until_ms[oldest]
+
+    def forget(self, name: str) -> None:
+        self._until_ms.pop(name, None)
 
     def has(self, name: str) -> bool:
         return self._until_ms.get(name, 0) > self._clock.monotonic_ms()

@@ -21,7 +21,13 @@ from headrace.wire.sqs.check import (
     VISIBILITY_S_MAX,
     WAIT_S_MAX,
 )
-from headrace.wire.sqs.error import INVALID_ATTRIBUTE_NAME, INVALID_ATTRIBUTE_VALUE, INVALID_VALUE, SqsError
+from headrace.wire.sqs.error import (
+    INVALID_ATTRIBUTE_NAME,
+    INVALID_ATTRIBUTE_VALUE,
+    INVALID_VALUE,
+    SqsError,
+    invalid_value,
+)
 
 _RANGES = {
     "DelaySeconds": (0, DELAY_S_MAX),
@@ -73,6 +79,7 @@ _RETENTION_S = 345_600  # four days, SQS's default and not the queues'
 _RECEIVE_COUNT_MAX = 1_000
 _SOURCES_MAX = 10
 _DIGITS_MAX = 12
+_SHOWN_MAX = 400  # characters of a policy in an error
 # Of fields that are text in some tools and numbers in others.
 _lenient = msgspec.json.Decoder(Any)
 
@@ -142,9 +149,11 @@ def parse_redrive_policy(value: str) -> RedrivePolicy | None:
     policy = _document("RedrivePolicy", value)
     arn, count = policy.get("deadLetterTargetArn"), str(policy.get("maxReceiveCount", ""))
     if not isinstance(arn, str) or not arn:
-        raise _invalid("RedrivePolicy", "Reason: deadLetterTargetArn is missing.")
+        raise invalid_value(value[:_SHOWN_MAX], "RedrivePolicy", "deadLetterTargetArn is missing.")
     if not _is_between(count, 1, _RECEIVE_COUNT_MAX):
-        raise _invalid("RedrivePolicy", f"Reason: maxReceiveCount must be between 1 and {_RECEIVE_COUNT_MAX}.")
+        raise invalid_value(
+            value[:_SHOWN_MAX], "RedrivePolicy", f"maxReceiveCount must be between 1 and {_RECEIVE_COUNT_MAX}."
+        )
     return RedrivePolicy(name_of_arn(arn, "deadLetterTargetArn"), int(count))
 
 

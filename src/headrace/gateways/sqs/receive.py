@@ -98,7 +98,7 @@ class Receiving:
         body = _text(received.body)
         if body is None:
             body = b64encode(received.body).decode()
-            if names and ({"All", ".*", ENCODING_ATTRIBUTE} & set(names)):
+            if attribute.is_wanted(ENCODING_ATTRIBUTE, names):
                 attributes[ENCODING_ATTRIBUTE] = _BASE64
             md5_of_body = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
         else:

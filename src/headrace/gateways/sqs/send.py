@@ -112,6 +112,12 @@ def _delay_ms(delay_s: int | None, view: QueueView) -> int | None:
     return None
 
 
+def _is_complete(request: SendMessage | SendEntry, view: QueueView) -> bool:
+    """Whether a message has what a FIFO queue asks of each."""
+    has_id = request.message_deduplication_id is not None or view.has_content_deduplication
+    return request.message_group_id is not None and has_id
+
+
 def _deduplication_id(request: SendMessage | SendEntry, view: QueueView, body: bytes) -> str | None:
     given = request.message_deduplication_id
     if not view.is_fifo:
@@ -184,6 +190,9 @@ class Sending:
             try:
                 ready.append((entry.id, prepare(entry, view)))
             except SqsError as error:
+                if view.is_fifo and not _is_complete(entry, view):
+                    # The one thing for which SQS refuses a batch whole that is wrong with an entry alone.
+                    raise SqsError(INVALID_VALUE, error.message) from None
                 failed.append(failed_entry(entry.id, error))
         if not ready:
             return Batch(successful=[], failed=failed)

@@ -6,7 +6,7 @@ An attribute travels as the record header `sqs-attr-<name>` whose value is `<typ
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
 from headrace.model.message import Headers
@@ -128,23 +128,21 @@ def from_header(content: bytes) -> AttributeValue | None:
         return None
 
 
-def wanted_attributes(headers: Headers, names: Iterable[str]) -> dict[str, AttributeValue]:
-    """The attributes that a receive asks for: by name, by `prefix.*`, or all."""
-    every = False
-    exact, prefixes = set(), []
-    for name in names:
-        if name in ("All", ".*"):
-            every = True
-        elif name.endswith(".*"):
-            prefixes.append(name[:-1])
-        else:
-            exact.add(name)
+def is_wanted(name: str, wanted: Iterable[str]) -> bool:
+    """Whether a receive that asks for these gets an attribute: by its name, by how it begins (`col.*`), or by all."""
+    return any(
+        one == name or one in ("All", "*") or (one.endswith(".*") and name.startswith(one[:-2])) for one in wanted
+    )
+
+
+def wanted_attributes(headers: Headers, names: Sequence[str]) -> dict[str, AttributeValue]:
+    """The attributes of a message that a receive asks for."""
     found = {}
     for header, content in headers:
         if not header.startswith(HEADER_PREFIX):
             continue
         name = header[len(HEADER_PREFIX) :]
-        if every or name in exact or any(name.startswith(prefix) for prefix in prefixes):
+        if is_wanted(name, names):
             value = from_header(content)
             if value is not None:
                 found[name] = value

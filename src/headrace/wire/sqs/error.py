@@ -36,7 +36,7 @@ def _framework(name: str, code: str, status: int = 400, fault: str = SENDER) -> 
 QUEUE_DOES_NOT_EXIST = _model("QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue")
 QUEUE_NAME_EXISTS = _model("QueueNameExists", "QueueAlreadyExists")
 QUEUE_DELETED_RECENTLY = _prefixed("QueueDeletedRecently")
-PURGE_IN_PROGRESS = _prefixed("PurgeQueueInProgress")
+PURGE_IN_PROGRESS = _prefixed("PurgeQueueInProgress")._replace(status=403)
 IDS_NOT_DISTINCT = _prefixed("BatchEntryIdsNotDistinct")
 BATCH_TOO_LONG = _prefixed("BatchRequestTooLong")
 EMPTY_BATCH = _prefixed("EmptyBatchRequest")
