@@ -126,6 +126,9 @@ def test_messages_are_looked_at_in_any_state(door: Door) -> None:
     assert door.json("GET", "/queues/orders/browse?state=lost", status=422)["field"] == "state"
     [packed] = door.packed("GET", "/queues/orders/browse")["messages"]
     assert (packed["body"], packed["headers"], packed["state"]) == (b"\xff", [["a", b"b"]], "delayed")
+    assert (
+        door.ask("GET", "/queues/orders/browse", accept="application/x-msgpack").content_type == "application/msgpack"
+    )
 
 
 def test_a_message_or_a_key_is_explained(door: Door) -> None:

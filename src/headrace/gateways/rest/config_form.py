@@ -45,6 +45,30 @@ class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
     reader_lag_bytes_max: Count | UnsetType = UNSET
 
 
+# What each setting means, and what it is where nobody says anything.
+ABOUT_SETTINGS = {
+    "guarantee": "what a crash can do to messages that are being handed out; at_least_once",
+    "ordered": "no message of a key is handed out while an earlier one of it is not done; false",
+    "lease": "seconds for which a receive holds messages; 30",
+    "delay": "seconds before a message is visible, where it does not say; 0",
+    "ttl": "seconds after which a message is dropped, where it does not say; null: never",
+    "retention": "seconds after which what nobody has acknowledged is dropped; 7 days; null: never",
+    "history": "seconds for which messages that are done can still be read by offset; 0",
+    "max_deliveries": "attempts after which a message goes to the dead letters; 10; null: no limit",
+    "dead_letter": "the queue that gets dead letters; null: this queue's name with -dead behind it",
+    "dead_letter_expired": "whether it gets messages whose time to live is over too; false",
+    "backoff": "how long a message rests after a failed attempt; null: not at all",
+    "deduplication": "by what a message is known to have been sent before; id",
+    "deduplication_window": "seconds for which that is remembered; 300",
+    "messages_max": "how many messages it holds; null: no limit",
+    "overflow": "what happens to a send above that; reject",
+    "leased_max": "messages of each partition that can be leased at a time; 1000000",
+    "fair": "keys of a queue without order take turns; false",
+    "reader_lag_max": "seconds by which a named reader can hold the log back; 7 days",
+    "reader_lag_bytes_max": "bytes of each partition by which it can do so; 64 GiB",
+}
+
+
 class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
     """A queue to be made. Everything may be left out."""
 

@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.broker.queue.port import DEFAULTS, Browsed, MessageState, Queues
+from headrace.broker.queue.port import DEFAULTS, MessageState, Queues
 from headrace.gateways.http.message import JSON, RefusedError
 from headrace.gateways.rest import queue_form
 from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed
-from headrace.gateways.rest.decode import Body, invalid_field, read_count, read_query
+from headrace.gateways.rest.decode import Body, Form, answer_form_of, invalid_field, read_count, read_query
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
 from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownReaderError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
@@ -164,10 +164,9 @@ class QueueRoutes:
             count_max=read_count(fields, "limit", at_least=1, at_most=PAGE_MAX) or BROWSE_DEFAULT,
             after=fields.get("after"),
         )
-        if MSGPACK in request.headers.get("accept", ""):
-            packed = [_packed(message) for message in page.messages]
-            offline = [msgspec.to_builtins(one) for one in page.offline]
-            value = {"messages": packed, "next": page.next, "offline": offline}
+        if answer_form_of(None, request.headers.get("accept")) is Form.MSGPACK:
+            packed = [queue_form.browsed_packed(message) for message in page.messages]
+            value = queue_form.PackedBrowsedMessages(packed, page.next, list(page.offline))
             return Response(to_msgpack(value), media_type=MSGPACK)
         messages = [queue_form.browsed(message) for message in page.messages]
         return _answer(queue_form.BrowsedMessages(messages, page.next, list(page.offline)))
@@ -241,8 +240,3 @@ class QueueRoutes:
         _fields(request)
         await self._queues.remove_reader(request.path_params["queue"], request.path_params["name"])
         return Response(status_code=204)
-
-
-def _packed(message: Browsed) -> dict[str, Any]:
-    value = {name: getattr(message, name) for name in Browsed.__struct_fields__}
-    return {name: one for name, one in value.items() if one is not None}
