@@ -49,6 +49,15 @@ def test_a_change_keeps_what_it_does_not_mention(door: Door) -> None:
     assert door.json("PATCH", "/queues/nowhere", {"config": {}}, status=404)["code"] == "unknown_queue"
 
 
+def test_a_change_of_a_part_of_the_backoff_keeps_the_other_part(door: Door) -> None:
+    door.json("PUT", "/queues/orders", {"config": {"backoff": {"first": 1, "last": 30}}}, status=201)
+    changed = door.json("PATCH", "/queues/orders", {"config": {"backoff": {"last": 20}}})["config"]
+    assert changed["backoff"] == {"first": 1.0, "last": 20.0}
+    door.json("PATCH", "/queues/orders", {"config": {"backoff": None}})
+    begun_anew = door.json("PATCH", "/queues/orders", {"config": {"backoff": {"first": 2}}})["config"]
+    assert begun_anew["backoff"] == {"first": 2.0, "last": 600.0}
+
+
 def test_every_setting_of_the_model_has_a_name_here_and_comes_back() -> None:
     config = QueueConfig(ordered=True, lease_ms=1, delay_ms=2, ttl_ms=3, history_ms=4, backoff=Backoff(), leased_max=9)
     assert changed(QueueConfig(), shown(config)) == config

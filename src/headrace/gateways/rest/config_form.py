@@ -14,11 +14,11 @@ PARTITIONS_MAX = 10_000
 Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._\-]+$")]
 
 
-class BackoffForm(msgspec.Struct, forbid_unknown_fields=True):
+class BackoffForm(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How long a message rests after a failed attempt: the first length, doubled each time up to the last."""
 
-    first: Span = 10.0
-    last: Span = 600.0
+    first: Span | UnsetType = UNSET
+    last: Span | UnsetType = UNSET
 
 
 class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -103,13 +103,18 @@ def changed(config: QueueConfig, form: ConfigForm) -> QueueConfig:
         if value is UNSET:
             continue
         if isinstance(value, BackoffForm):
-            value = Backoff(first_ms=_ms(value.first), last_ms=_ms(value.last))
+            value = _changed_backoff(config.backoff or Backoff(), value)
         elif field.name in _IN_MS and value is not None:
             value = _ms(value)
         elif isinstance(value, float):
             value = int(value)
         values[_IN_MS.get(field.name, field.name)] = value
     return msgspec.structs.replace(config, **values)
+
+
+def _changed_backoff(backoff: Backoff, form: BackoffForm) -> Backoff:
+    first = backoff.first_ms if form.first is UNSET else _ms(form.first)
+    return Backoff(first_ms=first, last_ms=backoff.last_ms if form.last is UNSET else _ms(form.last))
 
 
 def shown(config: QueueConfig) -> ConfigForm:
