@@ -41,6 +41,13 @@ def test_making_a_queue_again_changes_nothing_and_differing_is_a_conflict(door: 
     door.json("PUT", "/queues/orders", {"partitions": 2}, status=409)
 
 
+def test_a_conflict_names_the_settings_that_differ(door: Door) -> None:
+    door.json("PUT", "/queues/orders", {"config": {"lease": 5, "ttl": 10}}, status=201)
+    body = {"config": {"lease": 5, "backoff": {}}, "partitions": 2, "durability": "memory"}
+    detail = door.json("PUT", "/queues/orders", body, status=409)["detail"]
+    assert "another value of ttl, backoff, partitions, durability; change it" in detail
+
+
 def test_a_change_keeps_what_it_does_not_mention(door: Door) -> None:
     door.json("PUT", "/queues/orders", {"config": {"lease": 5, "ttl": 10}}, status=201)
     config = door.json("PATCH", "/queues/orders", {"config": {"ttl": None}})["config"]

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.broker.queue.port import DEFAULTS, MessageState, Queues
+from headrace.broker.queue.port import DEFAULTS, MessageState, QueueDescription, Queues
 from headrace.gateways.http.message import JSON, RefusedError
 from headrace.gateways.rest import queue_form
-from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed
+from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed, shown
 from headrace.gateways.rest.decode import Body, Form, answer_form_of, invalid_field, read_count, read_query
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
 from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownReaderError, UnknownRedriveError
@@ -45,6 +45,19 @@ def _fields(request: Request, *names: str) -> dict[str, str]:
 async def _read(request: Request, body: Body, *, default: bytes | None = None) -> Any:
     data = await request.body()
     return body.read(data or default or b"", request.headers.get("content-type") if data else None)
+
+
+def _differences(there: QueueDescription, config: QueueConfig, form: NewQueue) -> list[str]:
+    """The names of what a queue has otherwise than described. A setting that is left out is described by its default."""
+    wanted = msgspec.to_builtins(shown(config))
+    different = [
+        name for name, value in msgspec.to_builtins(shown(there.queue.config)).items() if wanted[name] != value
+    ]
+    if form.partitions not in (msgspec.UNSET, there.partition_count):
+        different.append("partitions")
+    if form.durability not in (msgspec.UNSET, there.durability):
+        different.append("durability")
+    return different
 
 
 class QueueRoutes:
@@ -109,21 +122,18 @@ class QueueRoutes:
                 durability=None if form.durability is msgspec.UNSET else form.durability,
             )
         except QueueExistsError:
-            if not self._is_the_same(name, config, form):
+            try:
+                there = self._queues.describe(name)
+            except UnknownQueueError:
+                there = None  # it is being made or deleted
+            if there is None:
                 raise
+            if different := _differences(there, config, form):
+                raise QueueExistsError(
+                    f"queue {name} exists with another value of {', '.join(different)}; change it, or choose another name"
+                ) from None
             return self._described(name)
         return self._described(name, status=201)
-
-    def _is_the_same(self, name: str, config: QueueConfig, form: NewQueue) -> bool:
-        try:
-            there = self._queues.describe(name)
-        except UnknownQueueError:
-            return False
-        return (
-            there.queue.config == config
-            and form.partitions in (msgspec.UNSET, there.partition_count)
-            and form.durability in (msgspec.UNSET, there.durability)
-        )
 
     async def patch(self, request: Request) -> Response:
         _fields(request)
