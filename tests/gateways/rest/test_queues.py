@@ -74,7 +74,7 @@ def test_every_setting_of_the_model_has_a_name_here_and_comes_back() -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"config": {"lease_ms": 1}}, "config"),
+        ({"config": {"lease_ms": 1}}, "config.lease_ms"),
         ({"config": {"lease": 43_201}}, "config.lease"),
         ({"config": {"guarantee": "maybe"}}, "config.guarantee"),
         ({"partitions": 0}, "partitions"),

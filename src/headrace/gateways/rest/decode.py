@@ -84,7 +84,8 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
     except msgspec.ValidationError as error:
         raise wrong_shape(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(400, "malformed_body", f"the body cannot be read: {error}; check its syntax") from None
+        what = f"the body cannot be read: {error}; check its syntax" if body else "there is no body; send one"
+        raise RefusedError(400, "malformed_body", what) from None
     except RecursionError:
         raise RefusedError(400, "malformed_body", "the body is nested too deeply; send flatter values") from None
 
@@ -92,9 +93,9 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
 def wrong_shape(what: str) -> RefusedError:
     """From msgspec's sentence, which ends with the place where there is one."""
     match = re.search(r" - at (?:`key` in )?`\$\.?(.*?)`$", what)
-    field = match[1] if match is not None else ""
-    if not field and (named := re.search(r"field `([^`]*)`", what)) is not None:
-        field = named[1]
+    place = match[1] if match is not None else ""
+    named = re.search(r"(?:unknown|missing required) field `([^`]*)`", what)
+    field = ".".join(part for part in (place, named[1] if named is not None else "") if part)
     return RefusedError(
         422, "invalid_field", f"{what}; GET /openapi.json describes what is taken", more={"field": field}
     )
@@ -102,6 +103,11 @@ def wrong_shape(what: str) -> RefusedError:
 
 def invalid_field(field: str, what: str) -> RefusedError:
     return RefusedError(422, "invalid_field", f"{field}: {what}", more={"field": field})
+
+
+def in_field(error: RefusedError, field: str) -> RefusedError:
+    """A refusal of what stands in a field, which was read by itself and so did not know where it stands."""
+    return RefusedError(error.status, error.code, f"{field}: {error.detail}", more={"field": field})
 
 
 class BodyReader(Protocol[T_co]):

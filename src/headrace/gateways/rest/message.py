@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.queue.port import Extension, Queues, Rejection, Release
-from headrace.gateways.http.message import JSON, Request, Response
+from headrace.gateways.http.message import JSON, RefusedError, Request, Response
 from headrace.gateways.http.router import Later, Route
 from headrace.gateways.rest import form
 from headrace.gateways.rest.decode import (
@@ -24,6 +24,7 @@ from headrace.gateways.rest.decode import (
     answer_form_of,
     decode,
     form_of,
+    in_field,
     invalid_field,
     read_count,
     read_query,
@@ -33,7 +34,14 @@ from headrace.gateways.rest.decode import (
 )
 from headrace.gateways.rest.form import milliseconds, milliseconds_or_none
 from headrace.gateways.rest.raw import raw_message
-from headrace.gateways.rest.value import message_of, message_of_packed, shown_body, shown_headers, shown_text
+from headrace.gateways.rest.value import (
+    message_of,
+    message_of_packed,
+    messages_of,
+    shown_body,
+    shown_headers,
+    shown_text,
+)
 from headrace.model.errors import HeadraceError
 from headrace.model.message import HEADER_PREFIX, Message, Received, Sent, plain_message
 
@@ -215,7 +223,7 @@ def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
             _check_only_messages(body)
-            return [message_of(entry) for entry in body.messages], body.request_id, False
+            return messages_of(body.messages), body.request_id, False
         case Form.MSGPACK:
             _check_nothing_beside(request)
             packed = decode(_PACKED, request.body)
@@ -244,7 +252,10 @@ def _single(body: form.Send) -> Message:
         raise invalid_field("request_id", "it is for several messages; give a single one a deduplication_id")
     if body.message is msgspec.UNSET:
         raise wrong_shape("Object missing required field `message`, or `messages` for several")
-    return message_of(body)
+    try:
+        return message_of(body)
+    except RefusedError as error:
+        raise in_field(error, "message") from None
 
 
 def _check_only_messages(body: form.Send) -> None:

@@ -48,11 +48,9 @@ async def _read(request: Request, body: Body, *, default: bytes | None = None) -
 
 
 def _differences(there: QueueDescription, config: QueueConfig, form: NewQueue) -> list[str]:
-    """The names of what a queue has otherwise than described. A setting that is left out is described by its default."""
-    wanted = msgspec.to_builtins(shown(config))
-    different = [
-        name for name, value in msgspec.to_builtins(shown(there.queue.config)).items() if wanted[name] != value
-    ]
+    """The names of what a queue has otherwise than described. What is left out is described by its default."""
+    has, wanted = (msgspec.to_builtins(shown(one)) for one in (there.queue.config, config))
+    different = [name for name in has if has[name] != wanted[name]]
     if form.partitions not in (msgspec.UNSET, there.partition_count):
         different.append("partitions")
     if form.durability not in (msgspec.UNSET, there.durability):
@@ -129,9 +127,8 @@ class QueueRoutes:
             if there is None:
                 raise
             if different := _differences(there, config, form):
-                raise QueueExistsError(
-                    f"queue {name} exists with another value of {', '.join(different)}; change it, or choose another name"
-                ) from None
+                what = f"queue {name} exists with another value of {', '.join(different)}"
+                raise QueueExistsError(f"{what}; change it, or choose another name") from None
             return self._described(name)
         return self._described(name, status=201)
 
