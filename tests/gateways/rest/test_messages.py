@@ -297,3 +297,20 @@ def test_an_unknown_queue_is_not_found(door: Door) -> None:
 
     door.queues.receive = receive  # type: ignore[method-assign]
     assert door.json("GET", SEND, status=404)["code"] == "unknown_queue"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "acknowledgements", {"receipt_handles": ["r"]}),
+        ("POST", "extensions", {"extensions": [{"receipt_handle": "r", "lease": 1}]}),
+        ("POST", "releases", {"releases": [{"receipt_handle": "r"}]}),
+        ("POST", "rejections", {"rejections": [{"receipt_handle": "r"}]}),
+        ("PATCH", "messages/r", {"release": {}}),
+    ],
+)
+def test_a_field_in_the_query_that_nobody_would_obey_is_refused(
+    door: Door, method: str, path: str, body: dict[str, Any]
+) -> None:
+    assert door.json(method, f"/queues/orders/{path}?delay=5", body, status=422)["field"] == "delay"
+    assert door.queues.asked == []

@@ -113,6 +113,12 @@ def test_purge_says_how_many_were_dropped(door: Door) -> None:
     assert door.json("POST", "/queues/orders/purge") == {"purged": 3}
 
 
+def test_a_purge_that_says_what_to_drop_drops_nothing(door: Door) -> None:
+    door.json("PUT", "/queues/orders", status=201)
+    assert door.json("POST", "/queues/orders/purge", {"state": "delayed"}, status=422)["field"] == "state"
+    assert door.json("POST", "/queues/orders/purge", {}) == {"purged": 3}
+
+
 def test_messages_are_looked_at_in_any_state(door: Door) -> None:
     door.queues.browsed = [
         Browsed(

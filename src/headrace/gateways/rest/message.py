@@ -156,7 +156,7 @@ class MessageRoutes:
 
     def change_one(self, request: Request) -> Later[list[HeadraceError | None]]:
         queue, receipt = request.values
-        change: form.LeaseChange = _CHANGE.read(request.body, request.headers.get("content-type"))
+        change: form.LeaseChange = _read(_CHANGE, request)
         given = [value for value in (change.lease, change.release, change.reject) if value is not msgspec.UNSET]
         if len(given) != 1:
             raise invalid_field("lease", "give exactly one of lease, release and reject")
@@ -175,19 +175,19 @@ class MessageRoutes:
         return Later(self._queues.acknowledge(request.values[0], receipts), results(request))
 
     def extend(self, request: Request) -> Later[Any]:
-        body = _EXTENSIONS.read(request.body, request.headers.get("content-type"))
+        body = _read(_EXTENSIONS, request)
         extensions = [Extension(entry.receipt_handle, milliseconds(entry.lease)) for entry in body.extensions]
         return Later(self._queues.extend(request.values[0], extensions), results(request))
 
     def release(self, request: Request) -> Later[Any]:
-        body = _RELEASES.read(request.body, request.headers.get("content-type"))
+        body = _read(_RELEASES, request)
         releases = [
             Release(entry.receipt_handle, milliseconds_or_none(entry.delay), entry.unbegun) for entry in body.releases
         ]
         return Later(self._queues.release(request.values[0], releases), results(request))
 
     def reject(self, request: Request) -> Later[Any]:
-        body = _REJECTIONS.read(request.body, request.headers.get("content-type"))
+        body = _read(_REJECTIONS, request)
         rejections = [Rejection(entry.receipt_handle, entry.reason) for entry in body.rejections]
         return Later(self._queues.reject(request.values[0], rejections), results(request))
 
@@ -243,8 +243,14 @@ def _check_nothing_beside(request: Request) -> None:
 
 
 def read_acknowledgements(request: Request) -> Sequence[str]:
-    body: form.Acknowledgements = _ACKNOWLEDGEMENTS.read(request.body, request.headers.get("content-type"))
+    body: form.Acknowledgements = _read(_ACKNOWLEDGEMENTS, request)
     return body.receipt_handles
+
+
+def _read(shape: Body, request: Request) -> Any:
+    """A body that has places for everything; a field of the query would be passed over in silence."""
+    read_query(request.query, _NO_FIELDS)
+    return shape.read(request.body, request.headers.get("content-type"))
 
 
 def _single(body: form.Send) -> Message:

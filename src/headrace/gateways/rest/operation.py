@@ -198,7 +198,7 @@ def _of_queues() -> list[Operation]:
                   "Delete a queue and its messages, on the administrator's listener only", {204: None},
                   refusals=(400, 403, 404, 422)),
         Operation(QUEUES, "post", f"{queue}/purge", "purge_queue", "Drop everything that was sent up to now",
-                  {200: queue_form.Purged}, refusals=(400, 404, 422)),
+                  {200: queue_form.Purged}, refusals=(400, 404, 415, 422)),
     ]  # fmt: skip
 
 

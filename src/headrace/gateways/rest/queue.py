@@ -31,6 +31,7 @@ BROWSE_DEFAULT = 10
 _NEW_QUEUE = Body(NewQueue)
 _CHANGE = Body(QueueChange)
 _REDRIVE = Body(queue_form.NewRedrive)
+_NOTHING = Body(queue_form.Nothing)
 _POSITIONS = Body(queue_form.ReaderPositions)
 
 
@@ -153,6 +154,7 @@ class QueueRoutes:
 
     async def purge(self, request: Request) -> Response:
         _fields(request)
+        await _read(request, _NOTHING, default=b"{}")  # whoever says what to drop would lose what he meant to keep
         return _answer(queue_form.Purged(await self._queues.purge(request.path_params["queue"])))
 
     # Looking.

@@ -49,6 +49,10 @@ class QueueList(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that has nothing to say."""
+
+
 class Purged(msgspec.Struct, frozen=True):
     purged: int
 
