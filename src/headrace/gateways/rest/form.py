@@ -283,8 +283,8 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     code: str
     detail: str
-    retriable: bool | UnsetType = UNSET
-    field: Annotated[str, Meta(description="where in the request, of status 422")] | UnsetType = UNSET
+    retriable: Annotated[bool, Meta(description="whether the same request can succeed later")]
+    field: Annotated[str, Meta(description="where in the request, of status 422 and some of 400")] | UnsetType = UNSET
 
 
 def milliseconds(seconds: float) -> int:
