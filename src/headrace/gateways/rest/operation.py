@@ -104,7 +104,7 @@ def _of_messages(wait_seconds_max: float) -> list[Operation]:
             "Send a message, or several; the queue is made on the first send",
             sent, (form.NewMessage, form.NewMessages), example={"message": "hello", "priority": 5, "delay": 10},
             takes_packed=(form.PackedMessages,), answers_packed=sent,
-            takes_raw=True, query=_RAW_OPTIONS, refusals=(400, 409, 413, 415, 422, 429, 507), more=_RAW_MORE,
+            takes_raw=True, query=_RAW_OPTIONS, refusals=(400, 404, 409, 413, 415, 422, 429, 507), more=_RAW_MORE,
         ),
         Operation(
             MESSAGES, "get", f"{queue}/messages", "receive", "Lease messages, waiting for the first if asked to",
