@@ -314,3 +314,26 @@ def test_a_field_in_the_query_that_nobody_would_obey_is_refused(
 ) -> None:
     assert door.json(method, f"/queues/orders/{path}?delay=5", body, status=422)["field"] == "delay"
     assert door.queues.asked == []
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_packed"),
+    [
+        ("application/msgpack", True),
+        ("application/x-msgpack", True),
+        ("application/json", False),
+        ("application/json, application/msgpack, application/problem+json", False),
+        ("application/msgpack, application/json", True),
+        ("application/msgpack, */*;q=0.1", True),
+        ("application/msgpack;q=0.1, application/json", False),
+        ("application/json;q=0.1, application/msgpack;q=0.5", True),
+        ("application/msgpack;q=0", False),
+        ("application/msgpack;q=high", False),
+        ("*/*", False),
+        ("text/html", False),
+    ],
+)
+def test_an_answer_has_the_form_that_is_preferred(door: Door, accept: str, is_packed: bool) -> None:
+    for path in (SEND, "/queues/orders/browse"):
+        answer = door.ask("GET", path, accept=accept)
+        assert answer.content_type == ("application/msgpack" if is_packed else "application/json")
