@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.gateways.http.errors import STATUSES, answer_to, status_of
-from headrace.gateways.http.message import Response
+from headrace.gateways.http.errors import STATUSES, answer_to, problem_of, status_of
+from headrace.gateways.http.message import RefusedError, Request, Response
 from headrace.model.errors import DiskFullError, HeadraceError
 
 
@@ -33,6 +33,12 @@ def test_an_answer_says_the_code_whether_to_retry_and_when() -> None:
     value = json.loads(answer.body)
     assert (value["code"], value["retriable"]) == ("disk_full", True)
     assert value["type"] == "urn:headrace:problem:disk_full"
+
+
+@pytest.mark.parametrize(("status", "retriable"), [(400, False), (404, False), (408, True), (422, False), (503, True)])
+def test_a_refusal_of_the_servers_own_says_whether_to_retry_too(status: int, retriable: bool) -> None:
+    answer = problem_of(Request("GET", "/", "", {}, b""), RefusedError(status, "code", "do something"))
+    assert json.loads(answer.body)["retriable"] is retriable
 
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b", "a\nb", "a\x00b", "é"])

@@ -196,8 +196,10 @@ def test_a_wrong_query_is_refused_with_its_field(door: Door, query: str, field: 
         (b"", 400, None),
         (b"{", 400, None),
         (b'{"message": "\\ud800"}', 400, None),
-        (b'{"message": "\xff"}', 400, None),
-        (b'{"message": ["\xff"]}', 400, None),
+        (b'{"message": "\xff"}', 400, "message"),
+        (b'{"message": ["\xff"]}', 400, "message"),
+        (b'{"message": 1e999}', 422, "message"),
+        (b'{"message": ' + b"9" * 5_000 + b"}", 422, "message"),
         (b'{"message": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, None),
         (b"[]", 422, ""),
         (b"{}", 422, "message"),
@@ -212,6 +214,10 @@ def test_a_wrong_query_is_refused_with_its_field(door: Door, query: str, field: 
         (b'{"message": 1, "headers": {"a": {"base64": "?"}}}', 422, "headers[...].base64"),
         (b'{"messages": []}', 422, "messages"),
         (b'{"messages": [{"message": 1, "delay": "x"}]}', 422, "messages[0].delay"),
+        (b'{"messages": [{"message": 1}, {"message": {"a": 1e999}}]}', 422, "messages[1].message"),
+        (b'{"messages": [{"message": 1}, {"message": "\xff"}]}', 400, "messages[1].message"),
+        (b'{"messages": [{"message": 1}, {"message": 1, "ttk": 5}]}', 422, "messages[1].ttk"),
+        (b'{"messages": [{"message": 1}, {"priority": 5}]}', 422, "messages[1].message"),
         (b'{"messages": [{"message": 1}], "priority": 3}', 422, "priority"),
         (b'{"messages": [{"message": 1}], "message": 3}', 422, "message"),
     ],
@@ -291,3 +297,43 @@ def test_an_unknown_queue_is_not_found(door: Door) -> None:
 
     door.queues.receive = receive  # type: ignore[method-assign]
     assert door.json("GET", SEND, status=404)["code"] == "unknown_queue"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "acknowledgements", {"receipt_handles": ["r"]}),
+        ("POST", "extensions", {"extensions": [{"receipt_handle": "r", "lease": 1}]}),
+        ("POST", "releases", {"releases": [{"receipt_handle": "r"}]}),
+        ("POST", "rejections", {"rejections": [{"receipt_handle": "r"}]}),
+        ("PATCH", "messages/r", {"release": {}}),
+    ],
+)
+def test_a_field_in_the_query_that_nobody_would_obey_is_refused(
+    door: Door, method: str, path: str, body: dict[str, Any]
+) -> None:
+    assert door.json(method, f"/queues/orders/{path}?delay=5", body, status=422)["field"] == "delay"
+    assert door.queues.asked == []
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_packed"),
+    [
+        ("application/msgpack", True),
+        ("application/x-msgpack", True),
+        ("application/json", False),
+        ("application/json, application/msgpack, application/problem+json", False),
+        ("application/msgpack, application/json", True),
+        ("application/msgpack, */*;q=0.1", True),
+        ("application/msgpack;q=0.1, application/json", False),
+        ("application/json;q=0.1, application/msgpack;q=0.5", True),
+        ("application/msgpack;q=0", False),
+        ("application/msgpack;q=high", False),
+        ("*/*", False),
+        ("text/html", False),
+    ],
+)
+def test_an_answer_has_the_form_that_is_preferred(door: Door, accept: str, is_packed: bool) -> None:
+    for path in (SEND, "/queues/orders/browse"):
+        answer = door.ask("GET", path, accept=accept)
+        assert answer.content_type == ("application/msgpack" if is_packed else "application/json")

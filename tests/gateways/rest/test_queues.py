@@ -41,12 +41,28 @@ def test_making_a_queue_again_changes_nothing_and_differing_is_a_conflict(door: 
     door.json("PUT", "/queues/orders", {"partitions": 2}, status=409)
 
 
+def test_a_conflict_names_the_settings_that_differ(door: Door) -> None:
+    door.json("PUT", "/queues/orders", {"config": {"lease": 5, "ttl": 10}}, status=201)
+    body = {"config": {"lease": 5, "backoff": {}}, "partitions": 2, "durability": "memory"}
+    detail = door.json("PUT", "/queues/orders", body, status=409)["detail"]
+    assert "another value of ttl, backoff, partitions, durability; change it" in detail
+
+
 def test_a_change_keeps_what_it_does_not_mention(door: Door) -> None:
     door.json("PUT", "/queues/orders", {"config": {"lease": 5, "ttl": 10}}, status=201)
     config = door.json("PATCH", "/queues/orders", {"config": {"ttl": None}})["config"]
     assert (config["lease"], config["ttl"]) == (5.0, None)
     assert door.json("GET", "/queues/orders")["config"] == config
     assert door.json("PATCH", "/queues/nowhere", {"config": {}}, status=404)["code"] == "unknown_queue"
+
+
+def test_a_change_of_a_part_of_the_backoff_keeps_the_other_part(door: Door) -> None:
+    door.json("PUT", "/queues/orders", {"config": {"backoff": {"first": 1, "last": 30}}}, status=201)
+    changed = door.json("PATCH", "/queues/orders", {"config": {"backoff": {"last": 20}}})["config"]
+    assert changed["backoff"] == {"first": 1.0, "last": 20.0}
+    door.json("PATCH", "/queues/orders", {"config": {"backoff": None}})
+    begun_anew = door.json("PATCH", "/queues/orders", {"config": {"backoff": {"first": 2}}})["config"]
+    assert begun_anew["backoff"] == {"first": 2.0, "last": 600.0}
 
 
 def test_every_setting_of_the_model_has_a_name_here_and_comes_back() -> None:
@@ -58,7 +74,7 @@ def test_every_setting_of_the_model_has_a_name_here_and_comes_back() -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"config": {"lease_ms": 1}}, "config"),
+        ({"config": {"lease_ms": 1}}, "config.lease_ms"),
         ({"config": {"lease": 43_201}}, "config.lease"),
         ({"config": {"guarantee": "maybe"}}, "config.guarantee"),
         ({"partitions": 0}, "partitions"),
@@ -97,6 +113,12 @@ def test_purge_says_how_many_were_dropped(door: Door) -> None:
     assert door.json("POST", "/queues/orders/purge") == {"purged": 3}
 
 
+def test_a_purge_that_says_what_to_drop_drops_nothing(door: Door) -> None:
+    door.json("PUT", "/queues/orders", status=201)
+    assert door.json("POST", "/queues/orders/purge", {"state": "delayed"}, status=422)["field"] == "state"
+    assert door.json("POST", "/queues/orders/purge", {}) == {"purged": 3}
+
+
 def test_messages_are_looked_at_in_any_state(door: Door) -> None:
     door.queues.browsed = [
         Browsed(
@@ -126,6 +148,9 @@ def test_messages_are_looked_at_in_any_state(door: Door) -> None:
     assert door.json("GET", "/queues/orders/browse?state=lost", status=422)["field"] == "state"
     [packed] = door.packed("GET", "/queues/orders/browse")["messages"]
     assert (packed["body"], packed["headers"], packed["state"]) == (b"\xff", [["a", b"b"]], "delayed")
+    assert (
+        door.ask("GET", "/queues/orders/browse", accept="application/x-msgpack").content_type == "application/msgpack"
+    )
 
 
 def test_a_message_or_a_key_is_explained(door: Door) -> None:

@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.broker.queue.done import browse_done, find_done
+from headrace.broker.queue.done import PAGE_BYTES, browse_done, find_done
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
@@ -40,17 +40,17 @@ async def browse(
         wanted += [Wanted(partition, offset) for offset in found if offset < upto]
         if len(wanted) > count_max:
             break
-    page = wanted[:count_max]
     try:
-        messages = await loader.read(page)
+        messages, read_count = await loader.read_first(wanted[:count_max], bytes_max=PAGE_BYTES)
     except CorruptLogError:  # whose partition is offline now
         return await browse(live, loader, state=state, count_max=count_max, after=after)
+    page = wanted[:read_count]
     shown = [
         _browsed(partition, messages[partition.index, offset], known)
         for partition, offset in page
         if (partition.index, offset) in messages and (known := facts(partition.fold, offset)) is not None
     ]
-    is_more = len(wanted) > count_max
+    is_more = len(wanted) > len(page)
     last = page[-1] if is_more else None
     return BrowsePage(
         messages=shown,

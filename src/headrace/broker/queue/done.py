@@ -18,7 +18,7 @@ from headrace.model.ids import Offset
 from headrace.model.message import message_id
 from headrace.wire.message import StoredMessage
 
-_PAGE_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 8 * 1024 * 1024
 
 
 async def browse_done(live: LiveQueue, loader: Loader, *, count_max: int, index: int, offset: int) -> BrowsePage:
@@ -43,7 +43,7 @@ async def browse_done(live: LiveQueue, loader: Loader, *, count_max: int, index:
                 break
             at = stretch.next_offset
             read_bytes += len(stretch.data)
-            if read_bytes >= _PAGE_BYTES:
+            if read_bytes >= PAGE_BYTES:
                 return _page(live, found, message_id(partition.index, at - 1))
     return _page(live, found, None)
 

@@ -12,6 +12,7 @@ The guarantee decides what stands between choosing a message and handing it out:
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -45,6 +46,8 @@ from headrace.model.queue import (
 )
 from headrace.wire.message import StoredMessage
 
+# Of one answer, about: messages that have to be read are handed out up to this; those at hand are what the cache holds.
+RECEIVE_BYTES = 16 * 1024 * 1024
 # How long a receive's attempt id is remembered, how many are, and how many leases of all of them.
 _ATTEMPT_MS = 5 * 60_000
 _ATTEMPT_COUNT_MAX = 10_000
@@ -201,17 +204,25 @@ class LiveQueue:
                 break
         if cold:
             wanted = [Wanted(partition, lease.offset) for partition, leases in receive.taken for lease in leases]
-            self._loader.load(wanted, lambda found, error: self._loaded(receive, found, error))
+            # What was taken at most once is gone from the queue, and can be given to nobody else.
+            is_final = self.queue.config.guarantee is Guarantee.AT_MOST_ONCE
+            self._loader.load_first(
+                wanted,
+                lambda found, error, count: self._loaded(receive, found, error, count),
+                bytes_max=sys.maxsize if is_final else RECEIVE_BYTES,
+            )
             return
         for partition, leases in receive.taken:
             for lease in leases:
                 partition.cache.take(lease.offset)
         self._finish(receive, received)
 
-    def _loaded(self, receive: PendingReceive, found: Found, error: HeadraceError | None) -> None:
+    def _loaded(self, receive: PendingReceive, found: Found, error: HeadraceError | None, count: int) -> None:
+        """The first so many were looked for; they are enough for one answer, and the others are for the next."""
         if error is not None:
             self._unloaded(receive, error)
             return
+        receive.keep_first(count)
         received = []
         for partition, leases in receive.taken:
             unreadable = []

@@ -23,6 +23,11 @@ _READ_BYTES = 256 * 1024
 
 Found = dict[tuple[int, int], StoredMessage]  # by partition and offset
 Done = Callable[[Found, HeadraceError | None], None]
+# Also how many of those that were wanted were looked for.
+DoneFirst = Callable[[Found, HeadraceError | None, int], None]
+
+# How many messages are read before it is looked at how large they are: the first time, and later.
+_FIRST_PIECE, _PIECE = 16, 128
 
 
 class Wanted(NamedTuple):
@@ -48,8 +53,40 @@ class Loader:
         else:
             self._spawn(self._finish(cold, found, done))
 
+    def load_first(self, wanted: Sequence[Wanted], done: DoneFirst, *, bytes_max: int) -> None:
+        """The same, from the first one on until there are about so many bytes of them."""
+        self._load_on(wanted, 0, {}, done, bytes_max, bytes_max)
+
+    def _load_on(
+        self, wanted: Sequence[Wanted], at: int, found: Found, done: DoneFirst, bytes_max: int, bytes_left: int
+    ) -> None:
+        piece = wanted[at : at + _piece_count(at, bytes_max, bytes_left)]
+        end = at + len(piece)
+
+        def told(more: Found, error: HeadraceError | None) -> None:
+            found.update(more)
+            left = bytes_left - _size(more)
+            if error is not None or end == len(wanted) or left <= 0:
+                done(found, error, end)
+            else:
+                self._load_on(wanted, end, found, done, bytes_max, left)
+
+        self.load(piece, told)
+
+    async def read_first(self, wanted: Sequence[Wanted], *, bytes_max: int) -> tuple[Found, int]:
+        """For those who may wait; with how many of those that were wanted were looked for."""
+        found: Found = {}
+        at, left = 0, bytes_max
+        while at < len(wanted) and left > 0:
+            piece = wanted[at : at + _piece_count(at, bytes_max, left)]
+            more = await self.read(piece)
+            found |= more
+            at += len(piece)
+            left -= _size(more)
+        return found, at
+
     async def read(self, wanted: Sequence[Wanted]) -> Found:
-        """The same for those who may wait."""
+        """All of them, for those who may wait."""
         found: Found = {}
         cold = self._go(wanted, found)
         while cold is not None:
@@ -137,6 +174,18 @@ class Loader:
                     found[index, message.offset] = message
                 elif is_live(message.offset):
                     _keep(cache, message)
+
+
+def _piece_count(seen: int, bytes_max: int, bytes_left: int) -> int:
+    """How many messages to read next, if they are like those that were seen."""
+    if not seen:
+        return _FIRST_PIECE
+    mean = (bytes_max - bytes_left) // seen + 1
+    return min(max(bytes_left // mean, 1), _PIECE)
+
+
+def _size(found: Found) -> int:
+    return sum(len(message.body) for message in found.values())
 
 
 class _Rest(NamedTuple):

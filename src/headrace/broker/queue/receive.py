@@ -81,6 +81,17 @@ class PendingReceive:
         if self.line is not None:
             self.leave()
 
+    def keep_first(self, count: int) -> None:
+        """Release all but the first so many of what is on its way."""
+        taken, self.taken = self.taken, []
+        for partition, leases in taken:
+            kept = leases[:count]
+            count -= len(kept)
+            if kept:
+                self.taken.append((partition, kept))
+            if len(kept) < len(leases):
+                partition.give_back(leases[len(kept) :])
+
     def give_back(self) -> None:
         """Release what nobody took, at once and for everybody."""
         taken, self.taken = self.taken, []

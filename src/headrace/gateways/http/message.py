@@ -61,6 +61,10 @@ def json_response(value: Any, *, status: int = 200) -> Response:
     return Response(status=status, content_type=JSON, body=msgspec.json.encode(value) + b"\n")
 
 
+# Refusals of the server's own after which the same request can succeed; errors from below say so themselves.
+_RETRIABLE = frozenset({408, 429, 503})
+
+
 def problem(
     status: int, code: str, detail: str, *, headers: tuple[tuple[str, str], ...] = (), more: Mapping[str, Any] = {}
 ) -> Response:
@@ -71,6 +75,7 @@ def problem(
         "status": status,
         "code": code,
         "detail": detail,
+        "retriable": status in _RETRIABLE,
         **more,
     }
     return Response(status=status, content_type=PROBLEM_JSON, body=msgspec.json.encode(value) + b"\n", headers=headers)

@@ -161,9 +161,10 @@ class RequestReader:
         end = buffer.find(END, at + max(self._scanned - len(END) + 1, 0))
         size = (len(buffer) if end < 0 else end + len(END)) - at
         if size > self._limits.head_bytes_max:
-            raise RefusedError(
-                431, "head_too_large", f"request line and headers may have {self._limits.head_bytes_max} bytes together"
-            )
+            bytes_max = self._limits.head_bytes_max
+            if buffer.find(b"\r\n", at, at + bytes_max) < 0:
+                raise RefusedError(414, "target_too_long", f"the request line alone has more than {bytes_max} bytes")
+            raise RefusedError(431, "head_too_large", f"request line and headers may have {bytes_max} bytes together")
         if end < 0:
             # Whoever speaks something else would otherwise wait for an answer until the deadline.
             rest = buffer[at:]

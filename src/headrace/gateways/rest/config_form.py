@@ -14,11 +14,11 @@ PARTITIONS_MAX = 10_000
 Name = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=r"^(?!\.{1,2}$)[A-Za-z0-9._\-]+$")]
 
 
-class BackoffForm(msgspec.Struct, forbid_unknown_fields=True):
+class BackoffForm(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """How long a message rests after a failed attempt: the first length, doubled each time up to the last."""
 
-    first: Span = 10.0
-    last: Span = 600.0
+    first: Span | UnsetType = UNSET
+    last: Span | UnsetType = UNSET
 
 
 class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -43,6 +43,30 @@ class ConfigForm(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_
     fair: bool | UnsetType = UNSET
     reader_lag_max: Life | UnsetType = UNSET
     reader_lag_bytes_max: Count | UnsetType = UNSET
+
+
+# What each setting means, and what it is where nobody says anything.
+ABOUT_SETTINGS = {
+    "guarantee": "what a crash can do to messages that are being handed out; at_least_once",
+    "ordered": "no message of a key is handed out while an earlier one of it is not done; false",
+    "lease": "seconds for which a receive holds messages; 30",
+    "delay": "seconds before a message is visible, where it does not say; 0",
+    "ttl": "seconds after which a message is dropped, where it does not say; null: never",
+    "retention": "seconds after which what nobody has acknowledged is dropped; 7 days; null: never",
+    "history": "seconds for which messages that are done can still be read by offset; 0",
+    "max_deliveries": "attempts after which a message goes to the dead letters; 10; null: no limit",
+    "dead_letter": "the queue that gets dead letters; null: this queue's name with -dead behind it",
+    "dead_letter_expired": "whether it gets messages whose time to live is over too; false",
+    "backoff": "how long a message rests after a failed attempt; null: not at all",
+    "deduplication": "by what a message is known to have been sent before; id",
+    "deduplication_window": "seconds for which that is remembered; 300",
+    "messages_max": "how many messages it holds; null: no limit",
+    "overflow": "what happens to a send above that; reject",
+    "leased_max": "messages of each partition that can be leased at a time; 1000000",
+    "fair": "keys of a queue without order take turns; false",
+    "reader_lag_max": "seconds by which a named reader can hold the log back; 7 days",
+    "reader_lag_bytes_max": "bytes of each partition by which it can do so; 64 GiB",
+}
 
 
 class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
@@ -79,13 +103,18 @@ def changed(config: QueueConfig, form: ConfigForm) -> QueueConfig:
         if value is UNSET:
             continue
         if isinstance(value, BackoffForm):
-            value = Backoff(first_ms=_ms(value.first), last_ms=_ms(value.last))
+            value = _changed_backoff(config.backoff or Backoff(), value)
         elif field.name in _IN_MS and value is not None:
             value = _ms(value)
         elif isinstance(value, float):
             value = int(value)
         values[_IN_MS.get(field.name, field.name)] = value
     return msgspec.structs.replace(config, **values)
+
+
+def _changed_backoff(backoff: Backoff, form: BackoffForm) -> Backoff:
+    first = backoff.first_ms if form.first is UNSET else _ms(form.first)
+    return Backoff(first_ms=first, last_ms=backoff.last_ms if form.last is UNSET else _ms(form.last))
 
 
 def shown(config: QueueConfig) -> ConfigForm:

@@ -33,6 +33,8 @@ class Decoder(Protocol[T_co]):
 
 
 _MSGPACK_NAMES = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
+_JSON_NAMES = frozenset({"application/json", "application/*", "*/*"})
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 # What curl -d and HTML forms say when nobody said anything: storing that as a message would hide a mistake.
 _FORM_NAMES = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
@@ -50,9 +52,21 @@ def form_of(content_type: str | None) -> Form:
     return Form.WRONG if name in _FORM_NAMES or "/" not in name else Form.RAW
 
 
-def _accepts_msgpack(accept: str) -> bool:
-    names = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
-    return not _MSGPACK_NAMES.isdisjoint(names)
+def _prefers_msgpack(accept: str) -> bool:
+    """Whether MessagePack is named with a higher quality than JSON, or before it (RFC 9110 section 12.5.1).
+
+    Clients that were made from the description name all that an operation can answer, with JSON first.
+    """
+    packed = json = (0.0, 0)
+    for at, part in enumerate(accept.split(",")):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((one[2:] for one in parameters if one.startswith("q=")), "1")
+        rank = (float(quality) if _QUALITY.fullmatch(quality) else 0.0, -at)
+        if name in _MSGPACK_NAMES:
+            packed = max(packed, rank)
+        elif name in _JSON_NAMES:
+            json = max(json, rank)
+    return packed[0] > 0 and packed > json
 
 
 def answer_form(request: Request) -> Form:
@@ -64,7 +78,7 @@ def answer_form(request: Request) -> Form:
 def answer_form_of(content_type: str | None, accept: str | None) -> Form:
     """Likewise, by the two headers that say so."""
     if accept is not None and accept != "*/*":
-        return Form.MSGPACK if _accepts_msgpack(accept) else Form.JSON
+        return Form.MSGPACK if _prefers_msgpack(accept) else Form.JSON
     return Form.MSGPACK if form_of(content_type) is Form.MSGPACK else Form.JSON
 
 
@@ -84,7 +98,8 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
     except msgspec.ValidationError as error:
         raise wrong_shape(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(400, "malformed_body", f"the body cannot be read: {error}; check its syntax") from None
+        what = f"the body cannot be read: {error}; check its syntax" if body else "there is no body; send one"
+        raise RefusedError(400, "malformed_body", what) from None
     except RecursionError:
         raise RefusedError(400, "malformed_body", "the body is nested too deeply; send flatter values") from None
 
@@ -92,9 +107,9 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
 def wrong_shape(what: str) -> RefusedError:
     """From msgspec's sentence, which ends with the place where there is one."""
     match = re.search(r" - at (?:`key` in )?`\$\.?(.*?)`$", what)
-    field = match[1] if match is not None else ""
-    if not field and (named := re.search(r"field `([^`]*)`", what)) is not None:
-        field = named[1]
+    place = match[1] if match is not None else ""
+    named = re.search(r"(?:unknown|missing required) field `([^`]*)`", what)
+    field = ".".join(part for part in (place, named[1] if named is not None else "") if part)
     return RefusedError(
         422, "invalid_field", f"{what}; GET /openapi.json describes what is taken", more={"field": field}
     )
@@ -102,6 +117,11 @@ def wrong_shape(what: str) -> RefusedError:
 
 def invalid_field(field: str, what: str) -> RefusedError:
     return RefusedError(422, "invalid_field", f"{field}: {what}", more={"field": field})
+
+
+def in_field(error: RefusedError, field: str) -> RefusedError:
+    """A refusal of what stands in a field, which was read by itself and so did not know where it stands."""
+    return RefusedError(error.status, error.code, f"{field}: {error.detail}", more={"field": field})
 
 
 class BodyReader(Protocol[T_co]):

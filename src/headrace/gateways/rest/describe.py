@@ -1,6 +1,7 @@
 """The description of the API over HTTP: for programs at /openapi.json, for people at /docs.
 
-The page is made from the same description, once, and needs neither scripts nor anything from elsewhere.
+The page is made from the same description and needs neither scripts nor anything from elsewhere. Its examples are for
+the address under which the node was asked.
 """
 
 from html import escape
@@ -21,15 +22,25 @@ code, pre { font: 14px/1.4 ui-monospace, monospace; background: #f2f5f8; border-
 pre { padding: .8em; overflow-x: auto }
 h2 { margin-top: 2.5rem; font-size: 1.1rem; border-top: 1px solid #d6dee6; padding-top: 1rem }
 table { border-collapse: collapse; margin: .5rem 0 } td, th { text-align: left; padding: .2rem .8rem .2rem 0 }
+nav { columns: 2; margin-top: 1.5rem } nav section { break-inside: avoid; margin-bottom: 1rem }
+nav ul { margin: .2rem 0; padding-left: 1.2rem } a { color: #0b5fa5 }
 .method { display: inline-block; min-width: 4.5rem; font-weight: 700; color: #0b6e5f }
 @media (prefers-color-scheme: dark) {
   body { background: #12181f; color: #dde5ec } code, pre { background: #1d2630 } h2 { border-color: #2c3946 }
-  .method { color: #4fd1b8 }
+  .method { color: #4fd1b8 } a { color: #7ab8f5 }
 }
 """
-_BEGINNING = """curl --json '{"message": "hello", "priority": 5, "delay": 10}' localhost:8080/queues/orders/messages
-curl 'localhost:8080/queues/orders/messages?batch_size=10&wait=20'
-curl -X DELETE localhost:8080/queues/orders/messages/RECEIPT_HANDLE"""
+DEFAULT_ADDRESS = "localhost:8080"
+_ADDRESS = "ADDRESS"
+_BEGINNING = """curl --json '{"message": "hello", "priority": 5, "delay": 10}' ADDRESS/queues/orders/messages
+curl 'ADDRESS/queues/orders/messages?batch_size=10&wait=20'
+curl -X DELETE ADDRESS/queues/orders/messages/RECEIPT_HANDLE"""
+_FORMS = (
+    "The first send makes the queue. A message that was received is yours for its lease; take its receipt_handle to "
+    "acknowledge it, or it is handed out again. Bodies are JSON; where application/msgpack is named, Content-Type and "
+    "Accept can ask for MessagePack, in which bodies, keys and headers are bytes. Every refusal is a Problem "
+    "(application/problem+json) with a code that does not change and what to do."
+)
 # Nothing of the page runs, and nothing is loaded for it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -37,33 +48,49 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'
 def description_routes(*, wait_seconds_max: float) -> list[Route]:
     description = describe_api(version=__version__, wait_seconds_max=wait_seconds_max)
     encoded = msgspec.json.format(msgspec.json.encode(description), indent=2) + b"\n"
-    page = page_of(description).encode()
 
     async def get_openapi(request: Request) -> Response:
         return Response(encoded, media_type=JSON)
 
     async def get_docs(request: Request) -> Response:
+        page = page_of(description, address=request.headers.get("host") or DEFAULT_ADDRESS)
         return Response(page, media_type="text/html", headers={"Content-Security-Policy": _POLICY})
 
     return [Route("/openapi.json", get_openapi, methods=["GET"]), Route("/docs", get_docs, methods=["GET"])]
 
 
-def page_of(description: dict[str, Any]) -> str:
+def page_of(description: dict[str, Any], *, address: str = DEFAULT_ADDRESS) -> str:
+    """The page, with examples for a node at this address."""
     schemas = description["components"]["schemas"]
-    operations = [
-        _operation(method, path, operation)
-        for path, methods in description["paths"].items()
-        for method, operation in methods.items()
+    described: dict[str, list[tuple[str, str, dict[str, Any]]]] = {tag["name"]: [] for tag in description["tags"]}
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            described[operation["tags"][0]].append((method, path, operation))
+    parts = [
+        f"<h1>{escape(tag['name'].capitalize())}</h1><p>{escape(tag['description'])}</p>"
+        + "".join(_operation(*one) for one in described[tag["name"]])
+        for tag in description["tags"]
     ]
     shapes = [_shape(name, schemas[name]) for name in sorted(schemas)]
     info = description["info"]
+    title = f"{escape(info['title'])} {escape(info['version'])}"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info['description'])} "
-        f'For programs: <a href="/openapi.json">/openapi.json</a>.</p><pre>{escape(_BEGINNING)}</pre>'
-        f"{''.join(operations)}<h1>Shapes</h1>{''.join(shapes)}</html>\n"
+        f"<h1>{title}</h1><p>{escape(info['description'])} "
+        f'For programs: <a href="/openapi.json">/openapi.json</a>.</p>'
+        f"<pre>{escape(_BEGINNING.replace(_ADDRESS, address))}</pre><p>{escape(_FORMS)}</p>"
+        f"<nav>{''.join(_contents(tag, described[tag]) for tag in described)}</nav>"
+        f"{''.join(parts)}<h1>Shapes</h1>{''.join(shapes)}</html>\n"
     )
+
+
+def _contents(tag: str, described: list[tuple[str, str, dict[str, Any]]]) -> str:
+    lines = [
+        f'<li><a href="#{escape(operation["operationId"])}">{escape(operation["summary"])}</a>'
+        for _, _, operation in described
+    ]
+    return f"<section><b>{escape(tag.capitalize())}</b><ul>{''.join(lines)}</ul></section>"
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
@@ -81,15 +108,26 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     if rows:
         parts.append(f"<table>{''.join(rows)}</table>")
     if "requestBody" in operation:
-        shapes = [_type(content["schema"]) for content in operation["requestBody"]["content"].values()]
-        parts.append(f"<p>takes {_links(' or '.join(shapes))}</p>")
+        content = operation["requestBody"]["content"]
+        optional = "" if operation["requestBody"]["required"] else ", or nothing"
+        parts.append(f"<p>takes {_bodies(content)}{optional}</p>")
+        for body in content.values():
+            if "example" in body:
+                parts.append(f"<pre>{escape(msgspec.json.encode(body['example']).decode())}</pre>")
     for status, answer in operation["responses"].items():
         if status.startswith("2"):
-            shapes = [_type(content["schema"]) for content in answer.get("content", {}).values()]
-            parts.append(f"<p>answers {status} {_links(' or '.join(shapes))}</p>")
+            parts.append(f"<p>answers {status} {_bodies(answer.get('content', {}))}</p>")
     refusals = [status for status in operation["responses"] if status.startswith(("4", "5"))]
     parts.append(f"<p>refuses with {', '.join(refusals)}</p>")
     return "".join(parts)
+
+
+def _bodies(content: dict[str, Any]) -> str:
+    """What a body is, for each of its types; those of one shape together."""
+    types: dict[str, list[str]] = {}
+    for name, body in content.items():
+        types.setdefault(_links(_type(body["schema"])), []).append(name)
+    return "; ".join(f"{shape} ({escape(', '.join(names))})" for shape, names in types.items())
 
 
 def _shape(name: str, schema: dict[str, Any]) -> str:
@@ -112,13 +150,17 @@ def _type(schema: dict[str, Any]) -> str:
         if choice in schema and "type" not in schema:
             return " or ".join(_type(inner) for inner in schema[choice])
     kind = schema.get("type", "any value")
+    if "prefixItems" in schema:
+        return f"[ {' , '.join(_type(inner) for inner in schema['prefixItems'])} ]"
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(values := schema.get("additionalProperties"), dict):
+        return f"object of {_type(values)}"
     if "enum" in schema:
         return ", ".join(map(str, schema["enum"]))
     if "maximum" in schema and "minimum" in schema:
         return f"{kind} from {schema['minimum']:g} to {schema['maximum']:g}"
-    return str(kind)
+    return "bytes" if schema.get("format") == "binary" else str(kind)
 
 
 def _links(text: str) -> str:

@@ -24,7 +24,7 @@ WHOLE_MAX = 2**53 - 1
 # In JSON 5 and 5.0 are the same number, so whole numbers are decoded as floats that must be whole.
 Whole = Annotated[float, Meta(multiple_of=1, ge=0, le=WHOLE_MAX)]
 Count = Annotated[float, Meta(multiple_of=1, ge=1, le=WHOLE_MAX)]
-Priority = Annotated[float, Meta(multiple_of=1, ge=0, le=PRIORITY_MAX, description="0 to 9; 9 is handed out first")]
+Priority = Annotated[float, Meta(multiple_of=1, ge=0, le=PRIORITY_MAX, description="9 is handed out first; 5")]
 Span = Annotated[float, Meta(ge=0, le=SECONDS_MAX, description="seconds")]
 Life = Annotated[float, Meta(ge=0.001, le=SECONDS_MAX, description="seconds")]
 Lease = Annotated[float, Meta(ge=0, le=LEASE_SECONDS_MAX, description="seconds")]
@@ -202,6 +202,12 @@ class ReceivedMessages(msgspec.Struct, frozen=True):
     messages: list[ReceivedMessage]
 
 
+class PackedReceivedMessages(msgspec.Struct, frozen=True):
+    """What was handed out, in MessagePack."""
+
+    messages: list[PackedReceived]
+
+
 class Acknowledgements(msgspec.Struct, forbid_unknown_fields=True):
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
@@ -244,11 +250,29 @@ class RejectOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LeaseChange(msgspec.Struct, forbid_unknown_fields=True):
-    """What becomes of a lease: exactly one of the three."""
+    """What becomes of a lease: exactly one of the three, which are described below by themselves."""
 
     lease: Lease | UnsetType = UNSET
     release: ReleaseOptions | UnsetType = UNSET
     reject: RejectOptions | UnsetType = UNSET
+
+
+class LeaseExtension(msgspec.Struct, forbid_unknown_fields=True):
+    """Longer from now on."""
+
+    lease: Lease
+
+
+class LeaseRelease(msgspec.Struct, forbid_unknown_fields=True):
+    """Given back, for others."""
+
+    release: ReleaseOptions
+
+
+class LeaseRejection(msgspec.Struct, forbid_unknown_fields=True):
+    """On its way to the dead-letter queue."""
+
+    reject: RejectOptions
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -259,8 +283,8 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     code: str
     detail: str
-    retriable: bool | UnsetType = UNSET
-    field: Annotated[str, Meta(description="where in the request, of status 422")] | UnsetType = UNSET
+    retriable: Annotated[bool, Meta(description="whether the same request can succeed later")]
+    field: Annotated[str, Meta(description="where in the request, of status 422 and some of 400")] | UnsetType = UNSET
 
 
 def milliseconds(seconds: float) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.queue.port import Extension, Queues, Rejection, Release
-from headrace.gateways.http.message import JSON, Request, Response
+from headrace.gateways.http.message import JSON, RefusedError, Request, Response
 from headrace.gateways.http.router import Later, Route
 from headrace.gateways.rest import form
 from headrace.gateways.rest.decode import (
@@ -24,6 +24,7 @@ from headrace.gateways.rest.decode import (
     answer_form_of,
     decode,
     form_of,
+    in_field,
     invalid_field,
     read_count,
     read_query,
@@ -33,7 +34,14 @@ from headrace.gateways.rest.decode import (
 )
 from headrace.gateways.rest.form import milliseconds, milliseconds_or_none
 from headrace.gateways.rest.raw import raw_message
-from headrace.gateways.rest.value import message_of, message_of_packed, shown_body, shown_headers, shown_text
+from headrace.gateways.rest.value import (
+    message_of,
+    message_of_packed,
+    messages_of,
+    shown_body,
+    shown_headers,
+    shown_text,
+)
 from headrace.model.errors import HeadraceError
 from headrace.model.message import HEADER_PREFIX, Message, Received, Sent, plain_message
 
@@ -148,7 +156,7 @@ class MessageRoutes:
 
     def change_one(self, request: Request) -> Later[list[HeadraceError | None]]:
         queue, receipt = request.values
-        change: form.LeaseChange = _CHANGE.read(request.body, request.headers.get("content-type"))
+        change: form.LeaseChange = _read(_CHANGE, request)
         given = [value for value in (change.lease, change.release, change.reject) if value is not msgspec.UNSET]
         if len(given) != 1:
             raise invalid_field("lease", "give exactly one of lease, release and reject")
@@ -167,19 +175,19 @@ class MessageRoutes:
         return Later(self._queues.acknowledge(request.values[0], receipts), results(request))
 
     def extend(self, request: Request) -> Later[Any]:
-        body = _EXTENSIONS.read(request.body, request.headers.get("content-type"))
+        body = _read(_EXTENSIONS, request)
         extensions = [Extension(entry.receipt_handle, milliseconds(entry.lease)) for entry in body.extensions]
         return Later(self._queues.extend(request.values[0], extensions), results(request))
 
     def release(self, request: Request) -> Later[Any]:
-        body = _RELEASES.read(request.body, request.headers.get("content-type"))
+        body = _read(_RELEASES, request)
         releases = [
             Release(entry.receipt_handle, milliseconds_or_none(entry.delay), entry.unbegun) for entry in body.releases
         ]
         return Later(self._queues.release(request.values[0], releases), results(request))
 
     def reject(self, request: Request) -> Later[Any]:
-        body = _REJECTIONS.read(request.body, request.headers.get("content-type"))
+        body = _read(_REJECTIONS, request)
         rejections = [Rejection(entry.receipt_handle, entry.reason) for entry in body.rejections]
         return Later(self._queues.reject(request.values[0], rejections), results(request))
 
@@ -215,7 +223,7 @@ def read_send(request: Request) -> tuple[Sequence[Message], str | None, bool]:
             if body.messages is msgspec.UNSET:
                 return (_single(body),), None, True
             _check_only_messages(body)
-            return [message_of(entry) for entry in body.messages], body.request_id, False
+            return messages_of(body.messages), body.request_id, False
         case Form.MSGPACK:
             _check_nothing_beside(request)
             packed = decode(_PACKED, request.body)
@@ -235,8 +243,14 @@ def _check_nothing_beside(request: Request) -> None:
 
 
 def read_acknowledgements(request: Request) -> Sequence[str]:
-    body: form.Acknowledgements = _ACKNOWLEDGEMENTS.read(request.body, request.headers.get("content-type"))
+    body: form.Acknowledgements = _read(_ACKNOWLEDGEMENTS, request)
     return body.receipt_handles
+
+
+def _read(shape: Body, request: Request) -> Any:
+    """A body that has places for everything; a field of the query would be passed over in silence."""
+    read_query(request.query, _NO_FIELDS)
+    return shape.read(request.body, request.headers.get("content-type"))
 
 
 def _single(body: form.Send) -> Message:
@@ -244,7 +258,10 @@ def _single(body: form.Send) -> Message:
         raise invalid_field("request_id", "it is for several messages; give a single one a deduplication_id")
     if body.message is msgspec.UNSET:
         raise wrong_shape("Object missing required field `message`, or `messages` for several")
-    return message_of(body)
+    try:
+        return message_of(body)
+    except RefusedError as error:
+        raise in_field(error, "message") from None
 
 
 def _check_only_messages(body: form.Send) -> None:

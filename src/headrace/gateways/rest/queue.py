@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.broker.queue.port import DEFAULTS, Browsed, MessageState, Queues
+from headrace.broker.queue.port import DEFAULTS, MessageState, QueueDescription, Queues
 from headrace.gateways.http.message import JSON, RefusedError
 from headrace.gateways.rest import queue_form
-from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed
-from headrace.gateways.rest.decode import Body, invalid_field, read_count, read_query
+from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed, shown
+from headrace.gateways.rest.decode import Body, Form, answer_form_of, invalid_field, read_count, read_query
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
 from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownReaderError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
@@ -31,6 +31,7 @@ BROWSE_DEFAULT = 10
 _NEW_QUEUE = Body(NewQueue)
 _CHANGE = Body(QueueChange)
 _REDRIVE = Body(queue_form.NewRedrive)
+_NOTHING = Body(queue_form.Nothing)
 _POSITIONS = Body(queue_form.ReaderPositions)
 
 
@@ -45,6 +46,17 @@ def _fields(request: Request, *names: str) -> dict[str, str]:
 async def _read(request: Request, body: Body, *, default: bytes | None = None) -> Any:
     data = await request.body()
     return body.read(data or default or b"", request.headers.get("content-type") if data else None)
+
+
+def _differences(there: QueueDescription, config: QueueConfig, form: NewQueue) -> list[str]:
+    """The names of what a queue has otherwise than described. What is left out is described by its default."""
+    has, wanted = (msgspec.to_builtins(shown(one)) for one in (there.queue.config, config))
+    different = [name for name in has if has[name] != wanted[name]]
+    if form.partitions not in (msgspec.UNSET, there.partition_count):
+        different.append("partitions")
+    if form.durability not in (msgspec.UNSET, there.durability):
+        different.append("durability")
+    return different
 
 
 class QueueRoutes:
@@ -109,21 +121,17 @@ class QueueRoutes:
                 durability=None if form.durability is msgspec.UNSET else form.durability,
             )
         except QueueExistsError:
-            if not self._is_the_same(name, config, form):
+            try:
+                there = self._queues.describe(name)
+            except UnknownQueueError:
+                there = None  # it is being made or deleted
+            if there is None:
                 raise
+            if different := _differences(there, config, form):
+                what = f"queue {name} exists with another value of {', '.join(different)}"
+                raise QueueExistsError(f"{what}; change it, or choose another name") from None
             return self._described(name)
         return self._described(name, status=201)
-
-    def _is_the_same(self, name: str, config: QueueConfig, form: NewQueue) -> bool:
-        try:
-            there = self._queues.describe(name)
-        except UnknownQueueError:
-            return False
-        return (
-            there.queue.config == config
-            and form.partitions in (msgspec.UNSET, there.partition_count)
-            and form.durability in (msgspec.UNSET, there.durability)
-        )
 
     async def patch(self, request: Request) -> Response:
         _fields(request)
@@ -146,6 +154,7 @@ class QueueRoutes:
 
     async def purge(self, request: Request) -> Response:
         _fields(request)
+        await _read(request, _NOTHING, default=b"{}")  # whoever says what to drop would lose what he meant to keep
         return _answer(queue_form.Purged(await self._queues.purge(request.path_params["queue"])))
 
     # Looking.
@@ -164,10 +173,9 @@ class QueueRoutes:
             count_max=read_count(fields, "limit", at_least=1, at_most=PAGE_MAX) or BROWSE_DEFAULT,
             after=fields.get("after"),
         )
-        if MSGPACK in request.headers.get("accept", ""):
-            packed = [_packed(message) for message in page.messages]
-            offline = [msgspec.to_builtins(one) for one in page.offline]
-            value = {"messages": packed, "next": page.next, "offline": offline}
+        if answer_form_of(None, request.headers.get("accept")) is Form.MSGPACK:
+            packed = [queue_form.browsed_packed(message) for message in page.messages]
+            value = queue_form.PackedBrowsedMessages(packed, page.next, list(page.offline))
             return Response(to_msgpack(value), media_type=MSGPACK)
         messages = [queue_form.browsed(message) for message in page.messages]
         return _answer(queue_form.BrowsedMessages(messages, page.next, list(page.offline)))
@@ -241,8 +249,3 @@ class QueueRoutes:
         _fields(request)
         await self._queues.remove_reader(request.path_params["queue"], request.path_params["name"])
         return Response(status_code=204)
-
-
-def _packed(message: Browsed) -> dict[str, Any]:
-    value = {name: getattr(message, name) for name in Browsed.__struct_fields__}
-    return {name: one for name, one in value.items() if one is not None}

@@ -49,6 +49,10 @@ class QueueList(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """A request that has nothing to say."""
+
+
 class Purged(msgspec.Struct, frozen=True):
     purged: int
 
@@ -76,6 +80,32 @@ class BrowsedMessages(msgspec.Struct, frozen=True):
     """Messages in any state. Pass `next` back as `after` to go on."""
 
     messages: list[BrowsedMessage]
+    next: str | None
+    offline: list[OfflinePartition]
+
+
+class PackedBrowsed(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A message that was looked at and not taken, in MessagePack."""
+
+    id: str
+    state: str
+    body: bytes
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...]
+    priority: int
+    sent_ms: int
+    attempt: int | None = None
+    partition: int
+    offset: int
+    due_ms: int | None = None
+    expires_ms: int | None = None
+    first_id: str | None = None
+
+
+class PackedBrowsedMessages(msgspec.Struct, frozen=True):
+    """Messages in any state, in MessagePack. Pass `next` back as `after` to go on."""
+
+    messages: list[PackedBrowsed]
     next: str | None
     offline: list[OfflinePartition]
 
@@ -173,6 +203,24 @@ def browsed(message: Browsed) -> BrowsedMessage:
         encoding=encoding,
         key=None if message.key is None else shown_text(message.key),
         headers=shown_headers(message.headers),
+        priority=message.priority,
+        sent_ms=message.sent_ms,
+        attempt=message.attempt,
+        partition=message.partition,
+        offset=message.offset,
+        due_ms=message.due_ms,
+        expires_ms=message.expires_ms,
+        first_id=message.first_id,
+    )
+
+
+def browsed_packed(message: Browsed) -> PackedBrowsed:
+    return PackedBrowsed(
+        id=message.id,
+        state=message.state.value,
+        body=message.body,
+        key=message.key,
+        headers=message.headers,
         priority=message.priority,
         sent_ms=message.sent_ms,
         attempt=message.attempt,

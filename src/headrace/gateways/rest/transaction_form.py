@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from headrace.gateways.rest.form import ENTRIES_MAX, Life, NewMessage
+from headrace.gateways.rest.form import ENTRIES_MAX, Life, NewMessage, PackedMessage
 
 
 class NewTransaction(msgspec.Struct, forbid_unknown_fields=True):
@@ -25,3 +25,9 @@ class TransactionMessages(msgspec.Struct, forbid_unknown_fields=True):
     """Several messages to be sent in a transaction, in this order. A request is not repeated, so it has no id."""
 
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]
+
+
+class PackedTransactionMessages(msgspec.Struct, forbid_unknown_fields=True):
+    """Several messages to be sent in a transaction, in MessagePack."""
+
+    messages: Annotated[list[PackedMessage], Meta(min_length=1, max_length=ENTRIES_MAX)]

@@ -5,13 +5,13 @@ header `content-type: application/json`, and given back as that value. Bytes tha
 """
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.gateways.http.message import RefusedError
-from headrace.gateways.rest.decode import decode
+from headrace.gateways.rest.decode import decode, in_field
 from headrace.gateways.rest.form import Base64, HeaderValue, NewMessage, PackedMessage, Send, milliseconds_or_none
 from headrace.model.message import Headers, Message
 
@@ -43,6 +43,19 @@ def message_of(entry: NewMessage | Send) -> Message:
         milliseconds_or_none(entry.ttl),
         entry.deduplication_id,
     )
+
+
+def messages_of(entries: Sequence[NewMessage]) -> list[Message]:
+    """Several messages from JSON."""
+    try:
+        return [message_of(entry) for entry in entries]
+    except RefusedError:
+        for at, entry in enumerate(entries):
+            try:
+                message_of(entry)
+            except RefusedError as error:
+                raise in_field(error, f"messages[{at}].message") from None
+        raise
 
 
 def message_of_packed(entry: PackedMessage) -> Message:
