@@ -292,6 +292,35 @@ def test_a_key_of_an_ordered_queue_has_one_handler_and_nothing_overtakes_a_failu
     assert seen.index("a1 ends") < seen.index("a2 begins")
 
 
+@pytest.mark.parametrize("how", ["released by the handler", "acknowledgement refused", "acknowledgement in doubt"])
+def test_what_is_behind_a_message_that_may_come_again_goes_back_though_its_handler_returned(how: str) -> None:
+    begun: list[tuple[str, int]] = []
+    expire: list[Callable[[str], None]] = []
+
+    @headrace.worker("orders", concurrency=4, prefetch=4)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        begun.append((message.text, message.attempt))
+        if (message.text, message.attempt) == ("1", 1):
+            if how == "released by the handler":
+                await message.release(0.01)
+            elif how == "acknowledgement refused":
+                expire[0](message.receipt)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        expire.append(queue.expire)
+        if how == "acknowledgement in doubt":
+            node.faults.append(("acknowledgements", Fault.LOSE_ANSWER))
+        await client.queue("orders").send_many([headrace.OutgoingMessage(body=body, key="alice") for body in "123"])
+        await until(lambda: sorted(queue.done) == [0, 1, 2])
+        assert queue.given_back[:2] == [1, 2]
+
+    work(handle, during, config={"ordered": True})
+    assert begun[0] == ("1", 1)
+    assert ("2", 1) not in begun
+    assert ("3", 1) not in begun
+
+
 def test_a_worker_waits_for_a_queue_that_is_not_there_yet_and_outlives_a_node_in_trouble(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -142,17 +142,23 @@ class MessageData:
 class AsyncMessage(MessageData):
     """A received message, for asynchronous programs."""
 
-    __slots__ = ("_is_settled", "_leases")
+    __slots__ = ("_is_acknowledged", "_is_settled", "_leases")
 
     def __init__(self, delivery: Delivery, leases: Leases) -> None:
         super().__init__(delivery)
         self._leases = leases
         self._is_settled = False
+        self._is_acknowledged = False
 
     @property
     def is_settled(self) -> bool:
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._is_settled
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether it was acknowledged here, and nothing was said against that."""
+        return self._is_acknowledged
 
     @property
     def queue_path(self) -> str:
@@ -165,16 +171,17 @@ class AsyncMessage(MessageData):
         In a transaction it is done once that commits; if it aborts, somebody gets the message again.
         """
         self._is_settled = True
-        if not self.receipt:
-            return
-        if transaction is None:
-            await self._leases.acknowledge(self.receipt)
-        else:
-            await transaction.acknowledge(self.queue_path, [self.receipt])
+        if self.receipt:
+            if transaction is None:
+                await self._leases.acknowledge(self.receipt)
+            else:
+                await transaction.acknowledge(self.queue_path, [self.receipt])
+        self._is_acknowledged = True
 
-    def settled_by_others(self) -> str:
+    def settled_by_others(self, *, acknowledged: bool = True) -> str:
         """The queue settles this one together with others: its receipt, for that."""
         self._is_settled = True
+        self._is_acknowledged = acknowledged
         return self.receipt
 
     async def release(self, delay: Span | None = None) -> None:

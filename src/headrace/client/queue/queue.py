@@ -147,7 +147,7 @@ class AsyncQueue:
             with suppress(HeadraceError):
                 await self._leases.give_back(receipt)
 
-        receipts = [receipt for message in messages if (receipt := message.settled_by_others())]
+        receipts = [receipt for message in messages if (receipt := message.settled_by_others(acknowledged=False))]
         await asyncio.gather(*map(give_back, receipts))
 
     # The queue itself.

@@ -148,7 +148,9 @@ class Runner:
                 "outcome not told; the message may come again",
                 extra={"queue": self._queue.name, "message_id": message.id, "reason": str(failed)},
             )
-        await self._queue.release_all(h.message for h in self._held.settled(held, acknowledged=error is None))
+        # Not where the handler gave it back itself, nor where the node said no, or nothing: then it may come again.
+        behind = self._held.settled(held, acknowledged=message.is_acknowledged)
+        await self._queue.release_all(other.message for other in behind)
         self._changed.set()
         self._start_handlers()
 
