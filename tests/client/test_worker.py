@@ -167,6 +167,35 @@ def test_a_handler_whose_inner_task_was_cancelled_has_failed_like_any_other(capl
     assert [record.message for record in caplog.records] == ["handler failed"] * 2
 
 
+class NoException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit(), NoException(), StopIteration()], ids=repr)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_that_exits_has_failed_like_any_other_and_ends_nothing_else(
+    caplog: pytest.LogCaptureFixture, raised: BaseException, is_async: bool
+) -> None:
+    async def handle(message: headrace.AsyncMessage) -> None:
+        handle_in_thread(message)
+
+    def handle_in_thread(message: Any) -> None:
+        if message.attempt == 1:
+            raise raised
+
+    config = WorkerConfig(queue="orders", backoff=Backoff(first_ms=10, last_ms=25))
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0.01)]
+
+    with caplog.at_level(logging.ERROR):
+        assert work(Worker(handle if is_async else handle_in_thread, config), during, config={}) is True
+    assert [record.message for record in caplog.records] == ["handler failed"]
+    assert "raise raised" in caplog.text
+
+
 def test_a_queue_with_a_back_off_of_its_own_decides() -> None:
     @headrace.worker("orders")
     def handle(message: headrace.Message) -> None:

@@ -19,6 +19,7 @@ from headrace.client.queue.message import AsyncMessage, Reject, Retry
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.settings import QueueClientConfig
 from headrace.client.worker.config import WorkerConfig
+from headrace.client.worker.failure import failure_of
 from headrace.client.worker.held import Held, Holdings
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -133,12 +134,15 @@ class Runner:
         try:
             await self._handler(message)
         except asyncio.CancelledError as cancelled:
-            error = cancelled if _is_cancelled_here() else _failure_of(cancelled)
+            error = cancelled if _is_cancelled_here() else failure_of(cancelled)
             if isinstance(error, Exception):
                 self._report(message, error)
-        except Exception as raised:  # noqa: BLE001 - whatever a handler raises is its message's outcome
-            error = raised
-            self._report(message, raised)
+        except KeyboardInterrupt:
+            # The program's, which ends; its lease tells the others.
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its message's outcome
+            error = failure_of(raised)
+            self._report(message, error)
         self._held.handled(held)
         self._start_handlers()
         try:
@@ -226,10 +230,3 @@ def _is_cancelled_here() -> bool:
     """Whether this task itself was told to end: the worker stops, or its loop does."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _failure_of(cancelled: asyncio.CancelledError) -> Exception:
-    """A handler that waits for something that others cancelled has failed; nobody has interrupted it."""
-    failure = RuntimeError("something that the handler waited for was cancelled")
-    failure.__cause__ = cancelled
-    return failure
