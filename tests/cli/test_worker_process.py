@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import HEADRACE, RunningNode, clean_environment
+from tests.client.fake_node import Fault
+from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
 
 import headrace
@@ -48,6 +50,15 @@ async def plain(message):
     note(f"{message.text} {message.attempt}")
 
 
+async def stubborn(message):
+    note("begins")
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            note("told to end")
+
+
 not_a_function = 7
 """
 
@@ -67,9 +78,9 @@ def client(node: RunningNode) -> Iterator[headrace.Client]:
 class Shop:
     """A directory with a handler's module, and what its handlers noted."""
 
-    def __init__(self, path: Path, node: RunningNode) -> None:
+    def __init__(self, path: Path, server: str) -> None:
         self.path = path
-        self._server: str = node.ready["http"]
+        self._server = server
         (path / "teashop.py").write_text(MODULE)
 
     def notes(self) -> list[str]:
@@ -105,7 +116,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path, node: RunningNode) -> Shop:
-    return Shop(tmp_path, node)
+    return Shop(tmp_path, node.ready["http"])
 
 
 def test_a_worker_handles_messages_and_stops_when_asked(client: headrace.Client, shop: Shop, queue: str) -> None:
@@ -159,6 +170,33 @@ def test_a_handler_that_does_not_finish_within_the_grace_is_left_behind(
     (again,) = orders.receive(wait=20)
     assert again.attempt == 2
     again.ack()
+
+
+def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_worker(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    client.queue(queue).send("tea")
+    with shop.working("teashop:stubborn", "--queue", queue, "--grace", "1h") as process:
+        shop.wait_noted("begins")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "worker stops" in shop.said(), deadline_s=DEADLINE_S, what="the first signal is heard")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 1
+    assert "told to end" in shop.notes()
+
+
+def test_a_node_that_is_silent_does_not_keep_a_worker_that_was_told_to_stop_twice(tmp_path: Path) -> None:
+    with serving_fake() as node:
+        shop = Shop(tmp_path, node.server)
+        node.ask(lambda fake: fake.make("orders").send({"body": b"slow"}))
+        with shop.working("teashop:handle", "--queue", "orders", "--lease", "1h", "--grace", "1h") as process:
+            shop.wait_noted("slow 1")
+            node.ask(lambda fake: fake.faults.extend([(".", Fault.SILENCE)] * 100))
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "worker stops" in shop.said(), deadline_s=DEADLINE_S, what="the first signal is heard")
+            process.send_signal(signal.SIGTERM)
+            # Sooner than the client gives up what it asks of the node.
+            assert process.wait(20) == 1
 
 
 def test_the_messages_of_a_worker_that_was_killed_come_to_another_one(

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -295,6 +296,45 @@ def test_handlers_that_do_not_finish_are_cut_off_and_their_messages_given_back(h
     begun.clear()
     assert work(handle_in_thread, during, config={}) is False
     end.set()
+
+
+def test_a_stop_does_not_wait_for_a_node_that_is_silent_nor_for_a_handler_that_does_not_heed_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = 0
+    end = asyncio.Event()
+
+    @headrace.worker("orders", concurrency=2, prefetch=2, grace=300)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        nonlocal begun
+        begun += 1
+        while message.text == "stubborn" and not end.is_set():
+            with suppress(asyncio.CancelledError):
+                await end.wait()
+        await end.wait()
+
+    async def main() -> None:
+        config = QueueClientConfig(deadline_ms=300_000, retries=False)
+        async with fake_node() as node, AsyncClient([node.address], config=config) as client:
+            stop = Stop()
+            await client.queue("orders").send_many(["stubborn", "x", "x", "x"])
+            serving = asyncio.create_task(handle.serve(client, stop))
+            await until(lambda: begun == 2 and len(node.queue("orders").leased) == 4)
+            node.faults = [("releases", Fault.SILENCE)] * 10
+            stop.ask()
+            await until(lambda: len(node.of("releases")) == 1)
+            stop.ask()
+            try:
+                async with asyncio.timeout(30):
+                    assert await asyncio.shield(serving) is False
+            finally:
+                end.set()
+                await node.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    said = [record.message.partition(";")[0] for record in caplog.records]
+    assert said[:2] == ["handlers cut off", "left behind"]
 
 
 def test_a_key_of_an_ordered_queue_has_one_handler_and_nothing_overtakes_a_failure() -> None:

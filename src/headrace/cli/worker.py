@@ -107,7 +107,7 @@ def worker(
     except InvalidConfigError as error:
         raise typer.BadParameter(str(error)) from None
     if not chosen.run(http):
-        notice("Some handlers did not finish in time; their messages were given back.")
+        notice("Some handlers were not done in time; their messages were given back, or come again when leases end.")
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -6,13 +6,15 @@ told to the node in a batch with others. One task extends the leases of everythi
 is over, whether its handler runs or waits.
 
 A stop is asked for once or twice. Once: no more messages are asked for, those without a handler are released at once,
-those with one have a grace to finish. Twice, or when the grace is over: handlers that are tasks are cancelled, those in
-threads are left behind, and their messages are released.
+those with one have a grace to finish and to be told of. Twice, or when the grace is over: handlers that are tasks are
+cancelled, those in threads are left behind, and their messages are released. That is a courtesy, which leases do as
+well: a node that does not answer, or a handler that does not heed its end, is not waited for long.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from headrace.client.http.caller import Pauses
 from headrace.client.queue.message import AsyncMessage, Reject, Retry
@@ -33,6 +35,8 @@ RECEIVE_MAX = 100
 _LOOKS_A_LEASE = 8
 _LOOK_MS_MAX = 1_000
 _LOOK_MS_MIN = 10
+# How long a stop waits for what others would see in the end all the same.
+COURTESY_S = 2.0
 _PAUSES = QueueClientConfig(retry_pause_ms=200, retry_pause_ms_max=5_000)
 
 
@@ -210,20 +214,32 @@ class Runner:
                 "worker stops",
                 extra={"queue": self._queue.name, "running": len(self._handling), "given_back": len(waiting)},
             )
-        await self._queue.release_all(held.message for held in waiting)
+        giving_back = asyncio.create_task(self._give_back(waiting))
         hurry = asyncio.create_task(stop.now.wait())
-        left: set[asyncio.Task[None]] = set(self._handling)
-        if left:
-            finished = asyncio.gather(*left, return_exceptions=True)
-            await asyncio.wait((finished, hurry), timeout=self._config.grace_s, return_when=asyncio.FIRST_COMPLETED)
-            if not finished.done():
-                self.was_cut = True
-                _LOGGER.warning("handlers cut off", extra={"queue": self._queue.name, "count": len(self._handling)})
-                for task in left:
-                    task.cancel()
-                await asyncio.wait(left)
+        finished = asyncio.gather(giving_back, *self._handling, return_exceptions=True)
+        await asyncio.wait((finished, hurry), timeout=self._config.grace_s, return_when=asyncio.FIRST_COMPLETED)
+        if self._handling:
+            await self._cut_off()
+        await asyncio.wait((giving_back,))
         hurry.cancel()
         await asyncio.gather(hurry, return_exceptions=True)
+
+    async def _give_back(self, waiting: "list[Held]") -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COURTESY_S):
+                await self._queue.release_all(held.message for held in waiting)
+
+    async def _cut_off(self) -> None:
+        self.was_cut = True
+        fields: dict[str, object] = {"queue": self._queue.name, "count": len(self._handling)}
+        _LOGGER.warning("handlers cut off", extra=fields)
+        left = set(self._handling)
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=COURTESY_S)
+        if left:
+            fields["count"] = len(left)
+            _LOGGER.warning("left behind; their messages come again when leases end", extra=fields)
 
 
 def _is_cancelled_here() -> bool:

@@ -13,10 +13,10 @@ say it more exactly. Handlers may be synchronous, each call then has a thread, o
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
-import uvloop
 
 from headrace.client.portal import Portal
 from headrace.client.queue.client import AsyncClient
@@ -25,7 +25,8 @@ from headrace.client.queue.outgoing import Span, seconds
 from headrace.client.queue.sync import Message
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.worker.config import WorkerConfig
-from headrace.client.worker.runner import Handler, Runner, Stop
+from headrace.client.worker.loop import run_to_its_end
+from headrace.client.worker.runner import COURTESY_S, Handler, Runner, Stop
 from headrace.client.worker.threads import HandlerThreads
 from headrace.host.clock import SystemClock
 from headrace.host.process import hears_signals, on_stop_signal
@@ -69,11 +70,17 @@ class Worker(Generic[H]):
             stop = Stop()
             if hears_signals():
                 on_stop_signal(stop.ask)
-            async with AsyncClient(servers) as client:
+            client = AsyncClient(servers)
+            await client.connect()
+            try:
                 return await self.serve(client, stop)
+            finally:
+                # Nobody waits any more for an answer that is still to come.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(COURTESY_S):
+                        await client.close()
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(main())
+        return run_to_its_end(main(), courtesy_s=COURTESY_S)
 
     async def serve(self, client: AsyncClient, stop: Stop) -> bool:
         """Work in a running loop until a stop is asked for; returns whether every handler could finish.
