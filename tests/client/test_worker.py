@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.client.fake_node import FakeNode, Fault, fake_node
+from tests.support.wait import wait_until
 
 import headrace
 from headrace.client.queue.client import AsyncClient
@@ -430,6 +431,29 @@ def test_a_lost_lease_is_said_and_its_message_not_begun(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         work(handle, during, config={})
     assert begun == [("a", 1), ("b", 2)]
+
+
+def test_a_handler_can_see_that_its_lease_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    saw: list[str] = []
+
+    @headrace.worker("orders", lease=0.2)
+    def handle(message: headrace.Message) -> None:
+        if message.attempt == 1:
+            wait_until(lambda: message.is_lost, deadline_s=20, what="the lease is lost")
+            saw.append(message.text)
+        assert message.attempt == 1 or not message.is_lost
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send("tea")
+        await until(lambda: len(queue.leased) == 1)
+        queue.expire("receipt-0-1")
+        await until(lambda: queue.done == [0])
+
+    with caplog.at_level(logging.WARNING):
+        work(handle, during, config={})
+    assert saw == ["tea"]
+    assert "outcome not told" in caplog.text
 
 
 def test_an_error_that_no_retry_helps_ends_the_worker() -> None:

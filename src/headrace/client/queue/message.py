@@ -16,7 +16,7 @@ import msgspec
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.outgoing import Span, checked_text, needed_seconds, seconds
 from headrace.client.queue.wire import Delivery
-from headrace.model.errors import HeadraceError, InvalidRequestError
+from headrace.model.errors import HeadraceError, InvalidReceiptError, InvalidRequestError, StaleReceiptError
 from headrace.model.message import Headers
 
 _LOGGER = logging.getLogger(__name__)
@@ -142,18 +142,27 @@ class MessageData:
 class AsyncMessage(MessageData):
     """A received message, for asynchronous programs."""
 
-    __slots__ = ("_is_acknowledged", "_is_settled", "_leases")
+    __slots__ = ("_is_acknowledged", "_is_lost", "_is_settled", "_leases")
 
     def __init__(self, delivery: Delivery, leases: Leases) -> None:
         super().__init__(delivery)
         self._leases = leases
         self._is_settled = False
         self._is_acknowledged = False
+        self._is_lost = False
 
     @property
     def is_settled(self) -> bool:
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._is_settled
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an extension was refused because the lease is over: somebody else may have the message by now.
+
+        A worker extends while a handler runs, which can so learn that its acknowledgement will be refused.
+        """
+        return self._is_lost
 
     @property
     def is_acknowledged(self) -> bool:
@@ -201,7 +210,11 @@ class AsyncMessage(MessageData):
     async def extend(self, lease: Span) -> None:
         """Hold it for so long from now on."""
         if self.receipt:
-            await self._leases.extend(self.receipt, needed_seconds(lease))
+            try:
+                await self._leases.extend(self.receipt, needed_seconds(lease))
+            except (StaleReceiptError, InvalidReceiptError):
+                self._is_lost = not self._is_settled
+                raise
 
     def _check_lease(self) -> None:
         if not self.receipt:

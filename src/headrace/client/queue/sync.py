@@ -57,6 +57,14 @@ class Message(MessageData):
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._message.is_settled
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether an extension was refused because the lease is over: somebody else may have the message by now.
+
+        A worker extends while a handler runs, which can so learn that its acknowledgement will be refused.
+        """
+        return self._message.is_lost
+
     def ack(self, transaction: Transaction | None = None) -> None:
         """It is done and will not come again. Where the guarantee is at most once, that is so already.
 

@@ -184,7 +184,7 @@ class Runner:
             shortest_ms = min((held.message.lease * 1000 for held in self._held), default=_LOOK_MS_MAX)
             await self._clock.sleep(max(_LOOK_MS_MIN, min(shortest_ms / _LOOKS_A_LEASE, _LOOK_MS_MAX)))
             now_ms = self._clock.monotonic_ms()
-            due = [held for held in self._held if held.extend_at_ms <= now_ms and not held.is_lost]
+            due = [held for held in self._held if held.extend_at_ms <= now_ms and not held.message.is_lost]
             await asyncio.gather(*(self._extend(held) for held in due if held.message.receipt))
 
     async def _extend(self, held: Held) -> None:
