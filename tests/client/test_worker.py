@@ -433,6 +433,29 @@ def test_a_lost_lease_is_said_and_its_message_not_begun(caplog: pytest.LogCaptur
     assert begun == [("a", 1), ("b", 2)]
 
 
+def test_a_queue_that_was_deleted_and_made_again_is_worked_by_its_new_settings() -> None:
+    handled: list[str] = []
+
+    async def handle(message: headrace.AsyncMessage) -> None:
+        handled.append(message.text)
+        if message.text == "new" and message.attempt == 1:
+            raise ZeroDivisionError
+
+    config = WorkerConfig(queue="orders", wait_s=0.01)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("old")
+        await until(lambda: handled == ["old"])
+        del node.queues["orders"]
+        await until(lambda: len(node.of("GET /queues/orders$")) > 1)
+        queue = node.make("orders", backoff={"first": 0.01, "last": 1})
+        queue.send({"body": b"new"})
+        await until(lambda: queue.done == [0])
+        assert queue.released == [(0, None)]
+
+    work(Worker(handle, config), during, config={})
+
+
 def test_a_handler_can_see_that_its_lease_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     saw: list[str] = []
 

@@ -39,6 +39,11 @@ class Holdings:
         yield from self._waiting
         yield from self._handled
 
+    @property
+    def has_leases(self) -> bool:
+        """Whether there are any to be kept: one whose outcome is being told has none."""
+        return bool(self._waiting or self._handled)
+
     def take_no_more_than_handled(self) -> None:
         self._ahead_max = 0
 

@@ -101,8 +101,11 @@ class Runner:
                 found = await self._queue.receive(min(room, RECEIVE_MAX), self._config.wait_s, self._config.lease_s)
             except HeadraceError as error:
                 # A queue is made by its first send, which may come later than its workers.
-                if not error.retriable and not isinstance(error, UnknownQueueError):
+                is_missing = isinstance(error, UnknownQueueError)
+                if not error.retriable and not is_missing:
                     raise
+                # Made again, it may have other settings.
+                knows_queue = knows_queue and not is_missing
                 pause_ms = pauses.next_ms()
                 _LOGGER.warning(
                     "no messages can be received; trying again",
@@ -178,7 +181,7 @@ class Runner:
 
     async def _keep_leases(self) -> None:
         while True:
-            if not len(self._held):
+            if not self._held.has_leases:
                 self._taken.clear()
                 await self._taken.wait()
             shortest_ms = min((held.message.lease * 1000 for held in self._held), default=_LOOK_MS_MAX)
