@@ -18,6 +18,7 @@ from typing import Self
 
 from headrace.client.http.caller import Caller
 from headrace.client.http.pool import Pool
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration
 from headrace.client.queue.outgoing import Span
 from headrace.client.queue.queue import AsyncQueue
@@ -31,7 +32,7 @@ from headrace.model.address import Address, parse_address
 from headrace.model.errors import InvalidRequestError
 
 
-class AsyncClient:
+class AsyncClient(ProcessBound):
     """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
 
     def __init__(

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import msgspec
 
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.outgoing import Span, checked_text, needed_seconds, seconds
 from headrace.client.queue.wire import Delivery
@@ -32,6 +33,10 @@ class Retry(Exception):  # noqa: N818 - an instruction to headrace, not an error
         super().__init__("to be tried again" if delay is None else f"to be tried again in {seconds(delay)} s")
         self.delay = delay  # None: the queue's back-off
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Span | None]]:
+        # An exception is made again from its text by default, and comes from pools of processes in no other way.
+        return type(self), (self.delay,)
+
 
 class Reject(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
     """Raised by a handler: no further attempt can help; the message goes to the dead-letter queue with this reason."""
@@ -47,7 +52,7 @@ class Acknowledger(Protocol):
     async def acknowledge(self, path: str, receipts: Sequence[str]) -> None: ...
 
 
-class MessageData:
+class MessageData(ProcessBound):
     """What a message holds, whoever waits for its calls."""
 
     __slots__ = ("_delivery",)

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from headrace.client.deadline import Deadline
 from headrace.client.http.caller import MSGPACK, Caller
 from headrace.client.http.problem import read
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration, queue_path
 from headrace.client.queue.description import (
     BrowsePage,
@@ -42,7 +43,7 @@ from headrace.model.queue import PRIORITY_DEFAULT
 _WAIT_MS_MAX = 20_000
 
 
-class AsyncQueue:
+class AsyncQueue(ProcessBound):
     """Made by `AsyncClient.queue`."""
 
     def __init__(self, name: str, caller: Caller, administration: Administration, ids: RequestIds) -> None:

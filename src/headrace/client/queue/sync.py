@@ -18,6 +18,7 @@ from typing import Self, Unpack
 
 from headrace.client.errors import ClosedError
 from headrace.client.portal import BackgroundLoop, Portal
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.description import (
     BrowsePage,
@@ -99,7 +100,7 @@ class Message(MessageData):
             return self._message.not_told(error, closed)
 
 
-class Queue:
+class Queue(ProcessBound):
     """Made by `Client.queue`. Its methods are those of `AsyncQueue`, which wait."""
 
     def __init__(self, queue: AsyncQueue, portal: Portal) -> None:
@@ -226,7 +227,7 @@ class Queue:
         self._run(self._queue.remove_reader(reader))
 
 
-class Client:
+class Client(ProcessBound):
     """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
 
     def __init__(
