@@ -238,6 +238,28 @@ def test_a_receiver_that_follows_prints_what_comes_and_ends_with_0_at_ctrl_c(
         process.wait(DEADLINE_S)
 
 
+def test_a_receiver_whose_reader_goes_away_acknowledges_what_was_printed_and_gives_back_the_rest(
+    client: headrace.Client, node: RunningNode, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.create(lease=3_600)
+    # More than a pipe holds.
+    orders.send_many([f"{number:03}" + "x" * 10_000 for number in range(50)])
+    command = [*HEADRACE, "receive", queue, "--count", "50", "--http", node.ready["http"]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment()) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(3).isdigit()
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == 1
+    counts = orders.describe().counts
+    assert counts.leased == 0
+    assert 1 <= counts.acknowledged < 50
+    left = orders.receive(max=100, wait=5)
+    assert len(left) == counts.visible == 50 - counts.acknowledged
+    assert {message.attempt for message in left} == {1}
+    orders.acknowledge_all(left)
+
+
 @pytest.mark.parametrize(
     ("handler", "code", "words"),
     [

@@ -166,11 +166,18 @@ class Queue(ProcessBound):
         finally:
             # A loop that outlives its client has nobody to give them back to; their leases end by themselves.
             with suppress(ClosedError):
-                self._run(self._queue.release_all(message._message for message in left))
+                self.release_all(left)
 
     def acknowledge_all(self, messages: Iterable[Message]) -> None:
         """Acknowledge many together. The first error is raised when all of them have been tried."""
         self._run(self._queue.acknowledge_all([message._message for message in messages]))
+
+    def release_all(self, messages: Iterable[Message]) -> None:
+        """Give back, at once, what was leased and not looked at: it costs no attempt.
+
+        A failure only means that the lease runs out.
+        """
+        self._run(self._queue.release_all([message._message for message in messages]))
 
     # The queue itself.
 
