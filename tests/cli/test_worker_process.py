@@ -82,6 +82,8 @@ class Shop:
         self.path = path
         self._server = server
         (path / "teashop.py").write_text(MODULE)
+        (path / "kitchen.py").write_text("\nopen('missing.toml')\n")
+        (path / "cellar.py").write_text("import headrace\nheadrace.worker('orders', concurrency=0)\n")
 
     def notes(self) -> list[str]:
         file = self.path / "notes"
@@ -268,6 +270,11 @@ def test_a_receiver_whose_reader_goes_away_acknowledges_what_was_printed_and_giv
         ("teashop:not_a_function", 1, "no function"),
         ("teashop:plain", 1, "--queue"),
         ("teashop", 2, "MODULE:HANDLER"),
+        (".teashop:plain", 2, "is no name of a module"),
+        ("shops/teashop.py:plain", 2, "a.b for a/b.py"),
+        ("teashop.py:plain", 1, "write teashop:plain"),
+        ("kitchen:brew", 1, "kitchen.py, line 2: [Errno 2]"),
+        ("cellar:brew", 1, "cellar.py, line 2: a worker cannot have this"),
     ],
 )
 def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: str, code: int, words: str) -> None:
@@ -275,7 +282,8 @@ def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: 
         shop.command(handler), cwd=shop.path, capture_output=True, timeout=60, env=clean_environment()
     )
     assert done.returncode == code
-    assert words in done.stderr.decode()
+    # Wrong use is told in a box, whose lines end where the terminal does.
+    assert words in " ".join(done.stderr.decode().replace("│", " ").split())
     assert b"Traceback" not in done.stderr
 
 
