@@ -138,11 +138,12 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("queue", "create", "fresh", "-s", "guarantee=twice"), "guarantee"),
+        (("queue", "create", "fresh", "-s", "lease=13h"), "43200"),
         (("queue", "describe", "absent"), "absent"),
         (("queue", "redrive", "absent"), "absent"),
         (("receive", "absent"), "absent"),
         (("send", "fresh", "x", "--http", "127.0.0.1:1"), "headrace up"),
+        (("send", "fresh", "x", "--ttl", "0"), "error: the node answered 422"),
     ],
 )
 def test_a_refusal_is_one_sentence_that_says_what_to_do(
@@ -157,7 +158,14 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(
         (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
         (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
         (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
-        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number"),
+        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number, not"),
+        (("queue", "create", "fresh", "-s", "messages_max=many"), "whole number or none"),
+        (("queue", "create", "fresh", "-s", "ordered=none"), "ordered cannot be none"),
+        (("queue", "create", "fresh", "-s", "guarantee=twice"), "at_most_once or at_least_once or exactly_once"),
+        (("queue", "create", "fresh", "-s", "overflow=drop"), "reject or drop_oldest"),
+        (("send", "two words", "x"), "letters, digits"),
+        (("send", "fresh", "x", "--http", "..:8080"), "no valid host"),
+        (("worker", "json:loads", "--queue", "fresh", "--http", "nowhere"), "has no port"),
         (("queue", "create", "fresh", "-s", "backoff=10s"), "10s-10m"),
         (("send", "fresh", "x", "--delay", "soon"), "no length of time"),
         (("receive", "fresh", "--lease", "soon"), "no length of time"),

@@ -27,6 +27,7 @@ from headrace.client.settings import DEFAULT_HTTP
 from headrace.model.errors import QueueExistsError
 from headrace.model.names import check_topic_name
 from headrace.model.queue import default_dead_letter
+from headrace.model.topic import Durability
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Make queues, look at them and into them, and change them.")
 app.command()(redrive)
@@ -95,7 +96,7 @@ def create(
         ),
     ] = None,
     durability: Annotated[
-        str | None, typer.Option("--durability", help="fsync, replicated or memory. [dim]default: the node's[/]")
+        Durability | None, typer.Option("--durability", help="What an answer promises. [dim]default: the node's[/]")
     ] = None,
     settings: SetOption = None,
     if_missing: Annotated[
@@ -118,7 +119,8 @@ def create(
     with queue_client(http, timeout) as client:
         queue = client.queue(name)
         try:
-            made = queue.create(partitions=partitions, durability=durability, **config)
+            chosen = None if durability is None else durability.value
+            made = queue.create(partitions=partitions, durability=chosen, **config)
         except QueueExistsError:
             if not if_missing:
                 raise
