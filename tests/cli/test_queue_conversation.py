@@ -5,6 +5,8 @@ import json
 import pytest
 from tests.cli.command import Headrace, check_refusal, json_lines
 from tests.cli.running import RunningNode
+from tests.client.fake_node import Fault
+from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
 
 
@@ -75,6 +77,14 @@ def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace
     assert "--yes" in headrace("queue", "delete", queue, code=1).stderr
     headrace("queue", "delete", queue, "--yes")
     assert "no queue" in headrace("queue", "describe", queue, code=1).stderr
+
+
+def test_a_queue_that_is_deleted_while_queues_are_listed_is_left_out(headrace: Headrace) -> None:
+    with serving_fake() as node:
+        node.ask(lambda fake: (fake.make("cups"), fake.make("pots")))
+        node.ask(lambda fake: fake.faults.append(("GET /queues/cups", Fault.GONE)))
+        (listed,) = json_lines(headrace("queue", "list", "--json", "--http", node.server))
+    assert [queue["name"] for queue in listed] == ["pots"]
 
 
 def test_a_description_names_the_queue_that_gets_dead_letters(headrace: Headrace, queue: str) -> None:

@@ -1,6 +1,7 @@
 """`headrace queue`: make queues, look at them and into them, and change them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ from headrace.cli.sure import YesOption, make_sure
 from headrace.client.queue import description as wire
 from headrace.client.queue.description import BrowsedMessage, Description, OfflinePartition
 from headrace.client.settings import DEFAULT_HTTP
-from headrace.model.errors import QueueExistsError
+from headrace.model.errors import QueueExistsError, UnknownQueueError
 from headrace.model.names import check_topic_name
 from headrace.model.queue import default_dead_letter
 from headrace.model.topic import Durability
@@ -65,8 +66,12 @@ def list_queues(
 
     [cyan]headrace queue list --prefix orders[/]
     """
+    found: list[Description] = []
     with queue_client(http, timeout) as client:
-        found = [client.queue(name).describe() for name in client.queues(prefix)]
+        for name in client.queues(prefix):
+            # Deleted since its name was read.
+            with suppress(UnknownQueueError):
+                found.append(client.queue(name).describe())
     if as_json:
         emit_json([_description_json(description) for description in found])
     elif found:
