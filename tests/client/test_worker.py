@@ -30,7 +30,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def work(
-    worker: Worker[Any],
+    worker: Worker[Any, Any],
     during: Callable[[AsyncClient, FakeNode, Stop], Awaitable[None]],
     *,
     config: dict[str, Any] | None = None,
@@ -511,11 +511,12 @@ def test_a_worker_runs_in_a_thread_that_hears_no_signals() -> None:
 
 def test_a_decorated_handler_can_be_called_as_it_is() -> None:
     @headrace.worker("orders")
-    def handle(message: object) -> str:
+    def handle(message: Any) -> str:
         """Brew it."""
         return f"got {message}"
 
-    assert handle("tea") == "got tea"
+    said: Any = "tea"
+    assert handle(said) == "got tea"
     assert handle.__doc__ == "Brew it."
     assert handle.configured(concurrency=3).config.concurrency == 3
 
@@ -560,11 +561,12 @@ def test_a_handler_that_yields_or_cannot_be_called_is_refused_where_it_is_made()
     def brews(message: headrace.Message) -> Iterator[None]:
         yield
 
-    for handler in (pours, brews):
+    wrong: tuple[Any, ...] = (pours, brews)
+    for handler in wrong:
         with pytest.raises(InvalidConfigError, match="yield"):
             headrace.worker("orders")(handler)
     with pytest.raises(InvalidConfigError, match="a function that takes a message"):
-        headrace.worker("orders")("brew")  # type: ignore[type-var]
+        headrace.worker("orders")("brew")  # type: ignore[call-overload]
 
 
 def test_a_queue_that_can_never_be_is_not_waited_for() -> None:
