@@ -83,7 +83,7 @@ def test_a_queue_that_is_deleted_while_queues_are_listed_is_left_out(headrace: H
     with serving_fake() as node:
         node.ask(lambda fake: (fake.make("cups"), fake.make("pots")))
         node.ask(lambda fake: fake.faults.append(("GET /queues/cups", Fault.GONE)))
-        (listed,) = json_lines(headrace("queue", "list", "--json", "--http", node.server))
+        listed = json.loads(headrace("queue", "list", "--json", "--http", node.server).stdout)
     assert [queue["name"] for queue in listed] == ["pots"]
 
 

@@ -130,7 +130,9 @@ def _address(server: str | Address) -> Address:
         # What no name server could be asked for; else that is found out only when somebody asks.
         address.host.encode("idna")
     except UnicodeError:
-        raise InvalidRequestError(f"{server!r} has no valid host; write host:port, for example {DEFAULT_HTTP}") from None
+        raise InvalidRequestError(
+            f"{server!r} has no valid host; write host:port, for example {DEFAULT_HTTP}"
+        ) from None
     except ValueError as error:
         raise InvalidRequestError(str(error)) from None
     return address
