@@ -5,6 +5,8 @@ import json
 import pytest
 from tests.cli.command import Headrace, check_refusal, json_lines
 from tests.cli.running import RunningNode
+from tests.client.fake_node import Fault
+from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
 
 
@@ -77,6 +79,14 @@ def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace
     assert "no queue" in headrace("queue", "describe", queue, code=1).stderr
 
 
+def test_a_queue_that_is_deleted_while_queues_are_listed_is_left_out(headrace: Headrace) -> None:
+    with serving_fake() as node:
+        node.ask(lambda fake: (fake.make("cups"), fake.make("pots")))
+        node.ask(lambda fake: fake.faults.append(("GET /queues/cups", Fault.GONE)))
+        listed = json.loads(headrace("queue", "list", "--json", "--http", node.server).stdout)
+    assert [queue["name"] for queue in listed] == ["pots"]
+
+
 def test_a_description_names_the_queue_that_gets_dead_letters(headrace: Headrace, queue: str) -> None:
     headrace("queue", "create", queue)
     text = headrace("queue", "describe", queue).stdout
@@ -138,11 +148,12 @@ def test_named_readers_are_listed(headrace: Headrace, queue: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("queue", "create", "fresh", "-s", "guarantee=twice"), "guarantee"),
+        (("queue", "create", "fresh", "-s", "lease=13h"), "43200"),
         (("queue", "describe", "absent"), "absent"),
         (("queue", "redrive", "absent"), "absent"),
         (("receive", "absent"), "absent"),
         (("send", "fresh", "x", "--http", "127.0.0.1:1"), "headrace up"),
+        (("send", "fresh", "x", "--ttl", "0"), "error: the node answered 422"),
     ],
 )
 def test_a_refusal_is_one_sentence_that_says_what_to_do(
@@ -157,7 +168,14 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(
         (("queue", "create", "fresh", "-s", "leese=1m"), "did you mean lease?"),
         (("queue", "create", "fresh", "-s", "lease=soon"), "no length of time"),
         (("queue", "create", "fresh", "-s", "fair=maybe"), "true or false"),
-        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number"),
+        (("queue", "create", "fresh", "-s", "leased_max=many"), "whole number, not"),
+        (("queue", "create", "fresh", "-s", "messages_max=many"), "whole number or none"),
+        (("queue", "create", "fresh", "-s", "ordered=none"), "ordered cannot be none"),
+        (("queue", "create", "fresh", "-s", "guarantee=twice"), "at_most_once or at_least_once or exactly_once"),
+        (("queue", "create", "fresh", "-s", "overflow=drop"), "reject or drop_oldest"),
+        (("send", "two words", "x"), "letters, digits"),
+        (("send", "fresh", "x", "--http", "..:8080"), "no valid host"),
+        (("worker", "json:loads", "--queue", "fresh", "--http", "nowhere"), "has no port"),
         (("queue", "create", "fresh", "-s", "backoff=10s"), "10s-10m"),
         (("send", "fresh", "x", "--delay", "soon"), "no length of time"),
         (("receive", "fresh", "--lease", "soon"), "no length of time"),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import HEADRACE, RunningNode, clean_environment
+from tests.client.fake_node import Fault
+from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
 
 import headrace
@@ -48,6 +50,15 @@ async def plain(message):
     note(f"{message.text} {message.attempt}")
 
 
+async def stubborn(message):
+    note("begins")
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            note("told to end")
+
+
 not_a_function = 7
 """
 
@@ -67,10 +78,12 @@ def client(node: RunningNode) -> Iterator[headrace.Client]:
 class Shop:
     """A directory with a handler's module, and what its handlers noted."""
 
-    def __init__(self, path: Path, node: RunningNode) -> None:
+    def __init__(self, path: Path, server: str) -> None:
         self.path = path
-        self._server: str = node.ready["http"]
+        self._server = server
         (path / "teashop.py").write_text(MODULE)
+        (path / "kitchen.py").write_text("\nopen('missing.toml')\n")
+        (path / "cellar.py").write_text("import headrace\nheadrace.worker('orders', concurrency=0)\n")
 
     def notes(self) -> list[str]:
         file = self.path / "notes"
@@ -105,7 +118,7 @@ class Shop:
 
 @pytest.fixture
 def shop(tmp_path: Path, node: RunningNode) -> Shop:
-    return Shop(tmp_path, node)
+    return Shop(tmp_path, node.ready["http"])
 
 
 def test_a_worker_handles_messages_and_stops_when_asked(client: headrace.Client, shop: Shop, queue: str) -> None:
@@ -161,6 +174,33 @@ def test_a_handler_that_does_not_finish_within_the_grace_is_left_behind(
     again.ack()
 
 
+def test_a_handler_that_does_not_heed_its_end_does_not_keep_the_worker(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    client.queue(queue).send("tea")
+    with shop.working("teashop:stubborn", "--queue", queue, "--grace", "1h") as process:
+        shop.wait_noted("begins")
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "worker stops" in shop.said(), deadline_s=DEADLINE_S, what="the first signal is heard")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 1
+    assert "told to end" in shop.notes()
+
+
+def test_a_node_that_is_silent_does_not_keep_a_worker_that_was_told_to_stop_twice(tmp_path: Path) -> None:
+    with serving_fake() as node:
+        shop = Shop(tmp_path, node.server)
+        node.ask(lambda fake: fake.make("orders").send({"body": b"slow"}))
+        with shop.working("teashop:handle", "--queue", "orders", "--lease", "1h", "--grace", "1h") as process:
+            shop.wait_noted("slow 1")
+            node.ask(lambda fake: fake.faults.extend([(".", Fault.SILENCE)] * 100))
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "worker stops" in shop.said(), deadline_s=DEADLINE_S, what="the first signal is heard")
+            process.send_signal(signal.SIGTERM)
+            # Sooner than the client gives up what it asks of the node.
+            assert process.wait(20) == 1
+
+
 def test_the_messages_of_a_worker_that_was_killed_come_to_another_one(
     client: headrace.Client, shop: Shop, queue: str
 ) -> None:
@@ -200,6 +240,28 @@ def test_a_receiver_that_follows_prints_what_comes_and_ends_with_0_at_ctrl_c(
         process.wait(DEADLINE_S)
 
 
+def test_a_receiver_whose_reader_goes_away_acknowledges_what_was_printed_and_gives_back_the_rest(
+    client: headrace.Client, node: RunningNode, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.create(lease=3_600)
+    # More than a pipe holds.
+    orders.send_many([f"{number:03}" + "x" * 10_000 for number in range(50)])
+    command = [*HEADRACE, "receive", queue, "--count", "50", "--http", node.ready["http"]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=clean_environment()) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(3).isdigit()
+        process.stdout.close()
+        assert process.wait(DEADLINE_S) == 1
+    counts = orders.describe().counts
+    assert counts.leased == 0
+    assert 1 <= counts.acknowledged < 50
+    left = orders.receive(max=100, wait=5)
+    assert len(left) == counts.visible == 50 - counts.acknowledged
+    assert {message.attempt for message in left} == {1}
+    orders.acknowledge_all(left)
+
+
 @pytest.mark.parametrize(
     ("handler", "code", "words"),
     [
@@ -208,6 +270,11 @@ def test_a_receiver_that_follows_prints_what_comes_and_ends_with_0_at_ctrl_c(
         ("teashop:not_a_function", 1, "no function"),
         ("teashop:plain", 1, "--queue"),
         ("teashop", 2, "MODULE:HANDLER"),
+        (".teashop:plain", 2, "is no name of a module"),
+        ("shops/teashop.py:plain", 2, "a.b for a/b.py"),
+        ("teashop.py:plain", 1, "write teashop:plain"),
+        ("kitchen:brew", 1, "kitchen.py, line 2: [Errno 2]"),
+        ("cellar:brew", 1, "cellar.py, line 2: a worker cannot have this"),
     ],
 )
 def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: str, code: int, words: str) -> None:
@@ -215,7 +282,8 @@ def test_a_handler_that_is_not_there_is_said_in_a_sentence(shop: Shop, handler: 
         shop.command(handler), cwd=shop.path, capture_output=True, timeout=60, env=clean_environment()
     )
     assert done.returncode == code
-    assert words in done.stderr.decode()
+    # Wrong use is told in a box, whose lines end where the terminal does.
+    assert words in " ".join(done.stderr.decode().replace("│", " ").split())
     assert b"Traceback" not in done.stderr
 
 

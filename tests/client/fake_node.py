@@ -23,6 +23,7 @@ class Fault(Enum):
     SILENCE = "do it and never answer"
     OVERLOADED = "refuse with 503"
     NONSENSE = "answer with something that is no HTTP"
+    GONE = "refuse as if the queue had been deleted meanwhile"
 
 
 class Refused(Exception):
@@ -263,6 +264,8 @@ class FakeNode:
             if fault is Fault.OVERLOADED:
                 retry_after = "Retry-After: 0\r\n"
                 raise Refused(503, "overloaded", "too many requests; retry later")
+            if fault is Fault.GONE:
+                raise Refused(404, "unknown_queue", "there is no such queue")
             status, answer = 200, codec.encode(await self._answer(request))
         except Refused as error:
             kind = "application/problem+json"

@@ -541,10 +541,30 @@ def test_the_next_address_is_tried_where_the_first_does_not_answer() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("server", ["localhost", "https://localhost:1", "localhost:99999"])
-def test_an_address_that_cannot_be_is_refused(server: str) -> None:
-    with pytest.raises(InvalidRequestError):
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("localhost", "write localhost:8080"),
+        ("http://localhost", "write localhost:8080"),
+        ("http://localhost/", "write localhost:8080"),
+        ("https://localhost:1", "TLS"),
+        ("HTTPS://localhost:1", "TLS"),
+        ("redis://localhost:1", "no HTTP address"),
+        ("localhost:99999", "port"),
+        ("http://localhost:8080/queues", "leave /queues out"),
+        ("::1:8080", "in brackets"),
+        ("..:8080", "no valid host"),
+        (f"{'a' * 70}.example:8080", "no valid host"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(server: str, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
         AsyncClient(server)
+
+
+@pytest.mark.parametrize("server", ["http://[::1]:8080/", "HTTP://localhost:8080", " [::1]:8080", "bücher.example:1"])
+def test_an_address_may_be_written_in_several_ways(server: str) -> None:
+    AsyncClient(server)
 
 
 def test_connections_are_kept_and_never_more_than_allowed() -> None:

@@ -320,6 +320,28 @@ def test_an_ordered_queue_is_worked_in_order_of_its_keys(node: RunningNode, name
         assert numbers == sorted(numbers)
 
 
+def test_nothing_overtakes_a_message_that_its_handler_gave_back_itself(node: RunningNode, name: str) -> None:
+    async def work(client: AsyncClient) -> None:
+        queue = client.queue(name)
+        await queue.create(ordered=True)
+        await queue.send_many([headrace.OutgoingMessage(body=body, key="alice") for body in "123"])
+        begun: list[str] = []
+        stop = Stop()
+
+        @headrace.worker(name, concurrency=4, prefetch=4)
+        async def handle(message: headrace.AsyncMessage) -> None:
+            begun.append(message.text)
+            if message.text == "1" and message.attempt == 1:
+                await message.release(0.2)
+            if message.text == "3":
+                stop.ask()
+
+        await handle.serve(client, stop)
+        assert begun == ["1", "1", "2", "3"]
+
+    run(node, work)
+
+
 def test_a_message_that_is_refused_does_not_take_those_along_that_left_with_it(node: RunningNode, name: str) -> None:
     async def work(client: AsyncClient) -> None:
         queue = client.queue(name)

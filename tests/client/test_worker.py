@@ -4,10 +4,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.client.fake_node import FakeNode, Fault, fake_node
+from tests.support.wait import wait_until
 
 import headrace
 from headrace.client.queue.client import AsyncClient
@@ -28,7 +30,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def work(
-    worker: Worker[Any],
+    worker: Worker[Any, Any],
     during: Callable[[AsyncClient, FakeNode, Stop], Awaitable[None]],
     *,
     config: dict[str, Any] | None = None,
@@ -167,6 +169,35 @@ def test_a_handler_whose_inner_task_was_cancelled_has_failed_like_any_other(capl
     assert [record.message for record in caplog.records] == ["handler failed"] * 2
 
 
+class NoException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit(), NoException(), StopIteration()], ids=repr)
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_that_exits_has_failed_like_any_other_and_ends_nothing_else(
+    caplog: pytest.LogCaptureFixture, raised: BaseException, is_async: bool
+) -> None:
+    async def handle(message: headrace.AsyncMessage) -> None:
+        handle_in_thread(message)
+
+    def handle_in_thread(message: Any) -> None:
+        if message.attempt == 1:
+            raise raised
+
+    config = WorkerConfig(queue="orders", backoff=Backoff(first_ms=10, last_ms=25))
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").done == [0])
+        assert node.queue("orders").released == [(0, 0.01)]
+
+    with caplog.at_level(logging.ERROR):
+        assert work(Worker(handle if is_async else handle_in_thread, config), during, config={}) is True
+    assert [record.message for record in caplog.records] == ["handler failed"]
+    assert "raise raised" in caplog.text
+
+
 def test_a_queue_with_a_back_off_of_its_own_decides() -> None:
     @headrace.worker("orders")
     def handle(message: headrace.Message) -> None:
@@ -268,6 +299,45 @@ def test_handlers_that_do_not_finish_are_cut_off_and_their_messages_given_back(h
     end.set()
 
 
+def test_a_stop_does_not_wait_for_a_node_that_is_silent_nor_for_a_handler_that_does_not_heed_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = 0
+    end = asyncio.Event()
+
+    @headrace.worker("orders", concurrency=2, prefetch=2, grace=300)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        nonlocal begun
+        begun += 1
+        while message.text == "stubborn" and not end.is_set():
+            with suppress(asyncio.CancelledError):
+                await end.wait()
+        await end.wait()
+
+    async def main() -> None:
+        config = QueueClientConfig(deadline_ms=300_000, retries=False)
+        async with fake_node() as node, AsyncClient([node.address], config=config) as client:
+            stop = Stop()
+            await client.queue("orders").send_many(["stubborn", "x", "x", "x"])
+            serving = asyncio.create_task(handle.serve(client, stop))
+            await until(lambda: begun == 2 and len(node.queue("orders").leased) == 4)
+            node.faults = [("releases", Fault.SILENCE)] * 10
+            stop.ask()
+            await until(lambda: len(node.of("releases")) == 1)
+            stop.ask()
+            try:
+                async with asyncio.timeout(30):
+                    assert await asyncio.shield(serving) is False
+            finally:
+                end.set()
+                await node.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    said = [record.message.partition(";")[0] for record in caplog.records]
+    assert said[:2] == ["handlers cut off", "left behind"]
+
+
 def test_a_key_of_an_ordered_queue_has_one_handler_and_nothing_overtakes_a_failure() -> None:
     seen: list[str] = []
 
@@ -290,6 +360,35 @@ def test_a_key_of_an_ordered_queue_has_one_handler_and_nothing_overtakes_a_failu
     assert seen.index("b1 ends") < seen.index("b2 begins")
     assert seen[-1] == "a2 ends"
     assert seen.index("a1 ends") < seen.index("a2 begins")
+
+
+@pytest.mark.parametrize("how", ["released by the handler", "acknowledgement refused", "acknowledgement in doubt"])
+def test_what_is_behind_a_message_that_may_come_again_goes_back_though_its_handler_returned(how: str) -> None:
+    begun: list[tuple[str, int]] = []
+    expire: list[Callable[[str], None]] = []
+
+    @headrace.worker("orders", concurrency=4, prefetch=4)
+    async def handle(message: headrace.AsyncMessage) -> None:
+        begun.append((message.text, message.attempt))
+        if (message.text, message.attempt) == ("1", 1):
+            if how == "released by the handler":
+                await message.release(0.01)
+            elif how == "acknowledgement refused":
+                expire[0](message.receipt)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        expire.append(queue.expire)
+        if how == "acknowledgement in doubt":
+            node.faults.append(("acknowledgements", Fault.LOSE_ANSWER))
+        await client.queue("orders").send_many([headrace.OutgoingMessage(body=body, key="alice") for body in "123"])
+        await until(lambda: sorted(queue.done) == [0, 1, 2])
+        assert queue.given_back[:2] == [1, 2]
+
+    work(handle, during, config={"ordered": True})
+    assert begun[0] == ("1", 1)
+    assert ("2", 1) not in begun
+    assert ("3", 1) not in begun
 
 
 def test_a_worker_waits_for_a_queue_that_is_not_there_yet_and_outlives_a_node_in_trouble(
@@ -334,6 +433,52 @@ def test_a_lost_lease_is_said_and_its_message_not_begun(caplog: pytest.LogCaptur
     assert begun == [("a", 1), ("b", 2)]
 
 
+def test_a_queue_that_was_deleted_and_made_again_is_worked_by_its_new_settings() -> None:
+    handled: list[str] = []
+
+    async def handle(message: headrace.AsyncMessage) -> None:
+        handled.append(message.text)
+        if message.text == "new" and message.attempt == 1:
+            raise ZeroDivisionError
+
+    config = WorkerConfig(queue="orders", wait_s=0.01)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("old")
+        await until(lambda: handled == ["old"])
+        del node.queues["orders"]
+        await until(lambda: len(node.of("GET /queues/orders$")) > 1)
+        queue = node.make("orders", backoff={"first": 0.01, "last": 1})
+        queue.send({"body": b"new"})
+        await until(lambda: queue.done == [0])
+        assert queue.released == [(0, None)]
+
+    work(Worker(handle, config), during, config={})
+
+
+def test_a_handler_can_see_that_its_lease_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    saw: list[str] = []
+
+    @headrace.worker("orders", lease=0.2)
+    def handle(message: headrace.Message) -> None:
+        if message.attempt == 1:
+            wait_until(lambda: message.is_lost, deadline_s=20, what="the lease is lost")
+            saw.append(message.text)
+        assert message.attempt == 1 or not message.is_lost
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        queue = node.queue("orders")
+        await client.queue("orders").send("tea")
+        await until(lambda: len(queue.leased) == 1)
+        queue.expire("receipt-0-1")
+        await until(lambda: queue.done == [0])
+
+    with caplog.at_level(logging.WARNING):
+        work(handle, during, config={})
+    assert saw == ["tea"]
+    assert "outcome not told" in caplog.text
+
+
 def test_an_error_that_no_retry_helps_ends_the_worker() -> None:
     @headrace.worker("orders")
     async def handle(message: headrace.AsyncMessage) -> None:
@@ -366,11 +511,12 @@ def test_a_worker_runs_in_a_thread_that_hears_no_signals() -> None:
 
 def test_a_decorated_handler_can_be_called_as_it_is() -> None:
     @headrace.worker("orders")
-    def handle(message: object) -> str:
+    def handle(message: Any) -> str:
         """Brew it."""
         return f"got {message}"
 
-    assert handle("tea") == "got tea"
+    said: Any = "tea"
+    assert handle(said) == "got tea"
     assert handle.__doc__ == "Brew it."
     assert handle.configured(concurrency=3).config.concurrency == 3
 
@@ -415,11 +561,12 @@ def test_a_handler_that_yields_or_cannot_be_called_is_refused_where_it_is_made()
     def brews(message: headrace.Message) -> Iterator[None]:
         yield
 
-    for handler in (pours, brews):
+    wrong: tuple[Any, ...] = (pours, brews)
+    for handler in wrong:
         with pytest.raises(InvalidConfigError, match="yield"):
             headrace.worker("orders")(handler)
     with pytest.raises(InvalidConfigError, match="a function that takes a message"):
-        headrace.worker("orders")("brew")  # type: ignore[type-var]
+        headrace.worker("orders")("brew")  # type: ignore[call-overload]
 
 
 def test_a_queue_that_can_never_be_is_not_waited_for() -> None:

@@ -1,6 +1,7 @@
 """`headrace queue`: make queues, look at them and into them, and change them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -24,9 +25,10 @@ from headrace.cli.sure import YesOption, make_sure
 from headrace.client.queue import description as wire
 from headrace.client.queue.description import BrowsedMessage, Description, OfflinePartition
 from headrace.client.settings import DEFAULT_HTTP
-from headrace.model.errors import QueueExistsError
+from headrace.model.errors import QueueExistsError, UnknownQueueError
 from headrace.model.names import check_topic_name
 from headrace.model.queue import default_dead_letter
+from headrace.model.topic import Durability
 
 app = typer.Typer(cls=Group, no_args_is_help=True, help="Make queues, look at them and into them, and change them.")
 app.command()(redrive)
@@ -64,8 +66,12 @@ def list_queues(
 
     [cyan]headrace queue list --prefix orders[/]
     """
+    found: list[Description] = []
     with queue_client(http, timeout) as client:
-        found = [client.queue(name).describe() for name in client.queues(prefix)]
+        for name in client.queues(prefix):
+            # Deleted since its name was read.
+            with suppress(UnknownQueueError):
+                found.append(client.queue(name).describe())
     if as_json:
         emit_json([_description_json(description) for description in found])
     elif found:
@@ -95,7 +101,7 @@ def create(
         ),
     ] = None,
     durability: Annotated[
-        str | None, typer.Option("--durability", help="fsync, replicated or memory. [dim]default: the node's[/]")
+        Durability | None, typer.Option("--durability", help="What an answer promises. [dim]default: the node's[/]")
     ] = None,
     settings: SetOption = None,
     if_missing: Annotated[
@@ -118,7 +124,8 @@ def create(
     with queue_client(http, timeout) as client:
         queue = client.queue(name)
         try:
-            made = queue.create(partitions=partitions, durability=durability, **config)
+            chosen = None if durability is None else durability.value
+            made = queue.create(partitions=partitions, durability=chosen, **config)
         except QueueExistsError:
             if not if_missing:
                 raise

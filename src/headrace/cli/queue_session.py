@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.output import WrongUseError
+from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.sync import Client
 from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
 from headrace.model.errors import InvalidRequestError
@@ -40,16 +41,21 @@ _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|[smhdw]?)")
 
 
+def check_http(http: str) -> None:
+    """Refuse what is no list of addresses, before anything is tried with it."""
+    try:
+        AsyncClient(http)
+    except InvalidRequestError as error:
+        raise WrongUseError(str(error)) from None
+
+
 @contextmanager
 def queue_client(http: str, timeout_s: float) -> Iterator[Client]:
     """A connected client for the length of a command."""
     deadline_ms = int(timeout_s * 1000)
     config = QueueClientConfig(deadline_ms=deadline_ms, connect_timeout_ms=deadline_ms)
-    try:
-        opened = Client(http, config=config)
-    except InvalidRequestError as error:
-        raise WrongUseError(str(error)) from None
-    with opened as client:
+    check_http(http)
+    with Client(http, config=config) as client:
         yield client
 
 

@@ -1,15 +1,22 @@
 """A queue's settings as people write and read them: `lease=30s`, `backoff=10s-10m`, `ttl=none`."""
 
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from headrace.cli.output import WrongUseError
 from headrace.cli.queue_session import parse_span, show_span
-from headrace.client.queue.description import Settings
+from headrace.client.queue.description import Guarantee, Settings
 
 _SPANS = frozenset({"lease", "delay", "ttl", "retention", "history", "deduplication_window", "reader_lag_max"})
 _COUNTS = frozenset({"max_deliveries", "messages_max", "leased_max", "reader_lag_bytes_max"})
 _SWITCHES = frozenset({"ordered", "fair", "dead_letter_expired"})
+# What may be written, of those that are one of a few words.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "guarantee": get_args(Guarantee),
+    "deduplication": get_args(Settings.__annotations__["deduplication"]),
+    "overflow": get_args(Settings.__annotations__["overflow"]),
+}
+_MAY_BE_NONE = frozenset(name for name, kind in Settings.__annotations__.items() if type(None) in get_args(kind))
 _SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -23,12 +30,17 @@ def _parse(name: str, text: str) -> Any:
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(Settings.__annotations__))}"
         raise WrongUseError(f"{name} is no setting of a queue; {hint}")
     if text.lower() in ("none", "null"):
+        if name not in _MAY_BE_NONE:
+            raise WrongUseError(f"{name} cannot be none; give a value, or leave it out")
         return None
+    if name in _CHOICES and text not in _CHOICES[name]:
+        raise WrongUseError(f"{name} takes {' or '.join(_CHOICES[name])}, not {text!r}")
     if name in _SPANS:
         return parse_span(text)
     if name in _COUNTS:
         if not (text.isascii() and text.isdigit()):
-            raise WrongUseError(f"{name} takes a whole number or none, not {text!r}")
+            or_none = " or none" if name in _MAY_BE_NONE else ""
+            raise WrongUseError(f"{name} takes a whole number{or_none}, not {text!r}")
         return int(text)
     if name in _SWITCHES:
         if text.lower() not in _SWITCH_WORDS:

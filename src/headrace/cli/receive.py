@@ -80,10 +80,16 @@ def receive(
 
 
 def _hand_over(batch: list[Message], source: Queue, *, ack: bool, keys: bool, as_json: bool) -> None:
-    for message in batch:
-        if as_json:
-            emit_json(message_to_json(message))
-        else:
-            emit_bytes(((message.key or b"") + b"\t" if keys else b"") + message.body + b"\n")
-    if ack:
-        source.acknowledge_all(batch)
+    count = 0
+    try:
+        for message in batch:
+            if as_json:
+                emit_json(message_to_json(message))
+            else:
+                emit_bytes(((message.key or b"") + b"\t" if keys else b"") + message.body + b"\n")
+            count += 1
+    finally:
+        # Also where the reader of a pipe went away, or at Ctrl-C: what was not printed is for others, and at once.
+        source.release_all(batch[count:])
+        if ack:
+            source.acknowledge_all(batch[:count])

@@ -14,7 +14,9 @@ from headrace.cli.text import unescape
 from headrace.client.errors import PartlySentError
 from headrace.client.queue.outgoing import OutgoingMessage
 from headrace.client.settings import DEFAULT_HTTP
+from headrace.model.errors import HeadraceError
 from headrace.model.message import Sent
+from headrace.model.names import check_topic_name
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX
 
 TextArgument = Annotated[
@@ -72,6 +74,8 @@ def send(
 
     [cyan]seq 1000 | headrace send orders --json[/]
     """
+    # Checked here as well: with nothing to send, no node would say it.
+    check_topic_name(queue)
     if text is None and deduplication_id is not None:
         raise typer.BadParameter("one id for many lines would store the first alone; give the TEXT, too")
     template = OutgoingMessage(
@@ -90,6 +94,8 @@ def send(
             try:
                 places = client.queue(queue).send_many(_fill(template, bodies))
             except PartlySentError as error:
+                if text is not None and isinstance(reason := error.outcomes[0], HeadraceError):
+                    raise reason from None
                 sent = count + sum(isinstance(outcome, Sent) for outcome in error.outcomes)
                 fail(f"{error} ({sent} messages were sent)")
             count, last = count + len(places), places[-1]

@@ -2,19 +2,21 @@
 
 import importlib
 import sys
+import traceback
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import headrace
 from headrace.app.config import LoggingConfig
 from headrace.app.logs import configure_logging
 from headrace.cli.output import EXIT_FAILED, fail, notice
-from headrace.cli.queue_session import parse_optional_span
+from headrace.cli.queue_session import check_http, parse_optional_span
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.worker.worker import Worker, checked_config
-from headrace.model.errors import InvalidConfigError
+from headrace.model.errors import HeadraceError, InvalidConfigError
 
 HandlerArgument = Annotated[
     str, typer.Argument(metavar="MODULE:HANDLER", help="A function, or what @headrace.worker made of it.")
@@ -106,9 +108,17 @@ def worker(
         chosen = found.configured(**changes) if isinstance(found, Worker) else Worker(found, checked_config(**changes))
     except InvalidConfigError as error:
         raise typer.BadParameter(str(error)) from None
+    check_http(http)
     if not chosen.run(http):
-        notice("Some handlers did not finish in time; their messages were given back.")
+        notice("Some handlers were not done in time; their messages were given back, or come again when leases end.")
         raise typer.Exit(EXIT_FAILED)
+
+
+def _place(error: BaseException) -> str:
+    """The line of the user's that an error came from: the last that is not headrace's."""
+    own = str(Path(headrace.__file__).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((own, "<"))]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else type(error).__name__
 
 
 def _load(path: str) -> Any:
@@ -116,13 +126,22 @@ def _load(path: str) -> Any:
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
         raise typer.BadParameter(f"{path!r} is not of the form MODULE:HANDLER, for example teashop:brew")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise typer.BadParameter(
+            f"{module_name!r} is no name of a module; write teashop for teashop.py, a.b for a/b.py"
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        fail(f"there is no module {error.name} here or among the installed ones; is this the right directory?")
+        # Also of teashop.py, which is a file.
+        hint = f"; write {module_name.removesuffix('.py')}:{name}" if module_name.endswith(".py") else ""
+        fail(f"there is no module {error.name} here or among the installed ones; is this the right directory?{hint}")
+    except (HeadraceError, OSError) as error:
+        # Elsewhere their text is enough. Here they come from the user's code, who needs to know from where.
+        fail(f"{module_name} cannot be imported, because of {_place(error)}: {error}")
     for part in name.split("."):
         if not hasattr(found, part):
             fail(f"{module_name} has no {name}; the handler is a function of that module")

@@ -1,6 +1,7 @@
 """Errors that only a client has, and Kafka's wire errors: one table from a code to a class of the tree."""
 
 from collections.abc import Sequence
+from typing import Self
 
 from headrace.model.errors import (
     BatchTooLargeError,
@@ -84,6 +85,10 @@ class PartlySentError(HeadraceError):
         errors = [outcome for outcome in outcomes if isinstance(outcome, HeadraceError)]
         super().__init__(f"{len(errors)} of {len(outcomes)} messages were not sent; the first because: {errors[0]}")
         self.outcomes = outcomes
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[Sent | HeadraceError]]]:
+        # An exception is made again from its text by default, and comes from pools of processes in no other way.
+        return type(self), (self.outcomes,)
 
 
 # The class, and what to say where the broker sent no words of its own.

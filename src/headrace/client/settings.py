@@ -12,7 +12,8 @@ _MAY_BE_ZERO = ("linger_ms", "retry_pause_ms", "retry_pause_ms_max")
 
 
 class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    # For one call, all of its attempts included; a receive gets its wait on top.
+    # For one call, all of its attempts included; a receive gets its wait on top. Time behind other calls of this client
+    # does not count while the node answers those.
     deadline_ms: int = 30_000
     connect_timeout_ms: int = 5_000
     # Whether failed calls are repeated. A send then has an id, so that a repeated one is stored once.

@@ -9,6 +9,7 @@ last error is raised, not a bare timeout.
 import asyncio
 
 from headrace.client.deadline import Deadline
+from headrace.client.errors import UnreachableError
 from headrace.client.http.connection import Answer
 from headrace.client.http.pool import Pool
 from headrace.client.http.problem import refusal
@@ -115,6 +116,8 @@ class Caller:
         head += b"\r\n"
         if deadline is None:
             deadline = Deadline(self.clock, self.config.deadline_ms + wait_ms)
+        elif deadline.is_past:
+            raise UnreachableError("the node answered nothing for so long that this was not even tried; retry later")
         pauses = Pauses(self.config, self.rand)
         in_doubt = False
         while True:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from headrace.client.deadline import Deadline
 from headrace.client.errors import ClosedError, UnreachableError
 from headrace.client.http.connection import Answer, HttpConnection, connect
 from headrace.host.clock import Clock
@@ -32,6 +33,7 @@ class Pool:
         self._transport = transport
         self._connect_timeout_ms = connect_timeout_ms
         self._answer_bytes_max = answer_bytes_max
+        self._connections_max = connections_max
         self._places = asyncio.Semaphore(connections_max)
         self._idle: list[HttpConnection] = []
         self._busy: set[HttpConnection] = set()
@@ -42,12 +44,14 @@ class Pool:
 
         The head is in two parts because the host between them is the connection's.
         """
-        async with self._places:
-            connection = self._take() or await self._connect(timeout_ms)
+        deadline = Deadline(self._clock, timeout_ms)
+        await self._take_place(timeout_ms)
+        try:
+            connection = self._take() or await self._connect(deadline.left_ms)
             self._busy.add(connection)
             try:
                 host = b"Host: %b\r\n" % str(connection.address).encode()
-                answer = await connection.ask(line + host + head, body, timeout_ms=timeout_ms)
+                answer = await connection.ask(line + host + head, body, timeout_ms=deadline.left_ms)
             finally:
                 self._busy.discard(connection)
             if connection.is_open:
@@ -55,6 +59,8 @@ class Pool:
             else:
                 connection.abort()
             return answer
+        finally:
+            self._places.release()
 
     async def probe(self) -> None:
         """Reach an address, so that a wrong one is known at once."""
@@ -72,6 +78,19 @@ class Pool:
         for connection in tuple(self._busy):
             await connection.close()
         await self.drop_idle()
+
+    async def _take_place(self, timeout_ms: float) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._places.acquire()
+        except TimeoutError:
+            raise UnreachableError(
+                f"no connection was free within {timeout_ms:.0f} ms: {self._connections_max} requests before this one "
+                "are not answered"
+            ) from None
 
     def _take(self) -> HttpConnection | None:
         """The connection that was used last: the others may then grow old and be let go."""

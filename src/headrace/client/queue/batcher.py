@@ -3,7 +3,8 @@
 Theory of operation. What is submitted in one turn of the event loop leaves in one request. While requests are in
 flight, more gathers until a request is full, the linger is over, or the last answer is there, whichever comes first:
 a lone caller never waits for company, and a busy one gets batches without asking for them. The number of requests in
-flight is bounded, and so are the bytes that wait; whoever comes above that bound waits before its item is taken.
+flight is bounded, and so are the bytes that wait; whoever comes above that bound waits before its item is taken. When
+the node does not answer, what waits fails with what was tried (`Patience`).
 
 Each item has its own outcome. A batcher knows nothing of what an item is: `transmit` carries a list of them and gives
 one outcome for each, in order. A request that is refused as a whole is cut in two until it is known which item was
@@ -15,27 +16,41 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from headrace.client.errors import ClosedError
+from headrace.client.deadline import Deadline, Patience
+from headrace.client.errors import ClosedError, UnreachableError
 from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock, Timer
-from headrace.model.errors import HeadraceError, InvalidRequestError
+from headrace.model.errors import HeadraceError, InvalidRequestError, OverloadedError, TimedOutError
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
-Transmit = Callable[[list[Item]], Awaitable[Sequence[Outcome | HeadraceError]]]
+Transmit = Callable[[list[Item], Deadline], Awaitable[Sequence[Outcome | HeadraceError]]]
+# The node gave no answer, or none that gets anybody on.
+_NO_ANSWER = (TimedOutError, UnreachableError, OverloadedError)
 
 
-async def carry_apart(transmit: "Transmit[Item, Outcome]", items: list[Item]) -> list[Outcome | HeadraceError]:
+async def carry_apart(
+    transmit: "Transmit[Item, Outcome]", items: list[Item], patience: Patience, *, begun_ms: int
+) -> list[Outcome | HeadraceError]:
     """An outcome for each item, where a request may be refused for one of them, before anything of it is done."""
     try:
-        return list(await transmit(items))
+        outcomes = list(await transmit(items, patience.deadline(begun_ms)))
     except HeadraceError as error:
+        if not isinstance(error, _NO_ANSWER):
+            patience.answered()
         # An error of a kind of its own is about more than an item: the queue, the node, the way there.
         if len(items) == 1 or type(error) is not InvalidRequestError:
             return [error] * len(items)
+    else:
+        if not all(isinstance(outcome, _NO_ANSWER) for outcome in outcomes):
+            patience.answered()
+        return outcomes
     middle = len(items) // 2
     # One after the other: what was submitted first is carried first.
-    return [*await carry_apart(transmit, items[:middle]), *await carry_apart(transmit, items[middle:])]
+    return [
+        *await carry_apart(transmit, items[:middle], patience, begun_ms=begun_ms),
+        *await carry_apart(transmit, items[middle:], patience, begun_ms=begun_ms),
+    ]
 
 
 class Batcher(Generic[Item, Outcome]):
@@ -43,7 +58,8 @@ class Batcher(Generic[Item, Outcome]):
         self._transmit = transmit
         self._config = config
         self._clock = clock
-        self._pending: deque[tuple[Item, int, asyncio.Future[Outcome]]] = deque()
+        self._patience = Patience(clock, config.deadline_ms)
+        self._pending: deque[tuple[Item, int, int, asyncio.Future[Outcome]]] = deque()
         self._pending_bytes = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._requests: set[asyncio.Task[None]] = set()
@@ -55,6 +71,7 @@ class Batcher(Generic[Item, Outcome]):
         """Have an item carried with others, and wait for its own outcome."""
         if self._is_closed:
             raise ClosedError("the client is closed; make another one")
+        begun_ms = self._clock.monotonic_ms()
         while self._pending_bytes > self._config.pending_bytes_max:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -65,7 +82,7 @@ class Batcher(Generic[Item, Outcome]):
                 self._wake_waiting()
                 raise
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._pending.append((item, size_bytes, outcome))
+        self._pending.append((item, size_bytes, begun_ms, outcome))
         self._pending_bytes += size_bytes
         self._schedule()
         return await outcome
@@ -123,9 +140,9 @@ class Batcher(Generic[Item, Outcome]):
         config, pending = self._config, self._pending
         items: list[Item] = []
         outcomes: list[asyncio.Future[Outcome]] = []
-        size = 0
+        size = oldest_ms = 0
         while pending and len(items) < config.batch_count_max:
-            item, size_bytes, outcome = pending[0]
+            item, size_bytes, begun_ms, outcome = pending[0]
             if items and size + size_bytes > config.batch_bytes_max:
                 break
             pending.popleft()
@@ -133,12 +150,14 @@ class Batcher(Generic[Item, Outcome]):
             # A caller that gave up before its item left has not sent it.
             if outcome.cancelled():
                 continue
+            if not items:
+                oldest_ms = begun_ms
             size += size_bytes
             items.append(item)
             outcomes.append(outcome)
         self._wake_waiting()
         if items:
-            request = asyncio.get_running_loop().create_task(self._carry(items, outcomes))
+            request = asyncio.get_running_loop().create_task(self._carry(items, outcomes, oldest_ms))
             self._requests.add(request)
             request.add_done_callback(self._finished)
 
@@ -153,10 +172,10 @@ class Batcher(Generic[Item, Outcome]):
                 if woken >= self._config.batch_count_max:
                     break
 
-    async def _carry(self, items: list[Item], outcomes: "list[asyncio.Future[Outcome]]") -> None:
+    async def _carry(self, items: list[Item], outcomes: "list[asyncio.Future[Outcome]]", begun_ms: int) -> None:
         results: Sequence[Outcome | Exception]
         try:
-            results = await carry_apart(self._transmit, items)
+            results = await carry_apart(self._transmit, items, self._patience, begun_ms=begun_ms)
         except asyncio.CancelledError:
             for outcome in outcomes:
                 outcome.cancel()

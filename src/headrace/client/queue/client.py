@@ -18,6 +18,7 @@ from typing import Self
 
 from headrace.client.http.caller import Caller
 from headrace.client.http.pool import Pool
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration
 from headrace.client.queue.outgoing import Span
 from headrace.client.queue.queue import AsyncQueue
@@ -31,7 +32,7 @@ from headrace.model.address import Address, parse_address
 from headrace.model.errors import InvalidRequestError
 
 
-class AsyncClient:
+class AsyncClient(ProcessBound):
     """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
 
     def __init__(
@@ -95,7 +96,8 @@ class AsyncClient:
         """A queue by its name. Nothing is asked of the node yet: a queue that is missing is made by its first send."""
         known = self._queues.get(name)
         if known is None:
-            known = self._queues[name] = AsyncQueue(name, self._caller, self._administration, self._ids)
+            # Threads of a `Client` ask for one at once, and only what is kept here is sent at the close.
+            known = self._queues.setdefault(name, AsyncQueue(name, self._caller, self._administration, self._ids))
         return known
 
     def transaction(self, *, timeout: Span | None = None) -> AsyncTransaction:
@@ -113,10 +115,24 @@ class AsyncClient:
 def _address(server: str | Address) -> Address:
     if isinstance(server, Address):
         return server
-    text = server.strip().removeprefix("http://").rstrip("/")
-    if text.startswith("https://"):
+    scheme, is_url, text = server.strip().rpartition("://")
+    if is_url and scheme.lower() == "https":
         raise InvalidRequestError(f"{server} asks for TLS, which this client does not speak yet; use http://")
+    if is_url and scheme.lower() != "http":
+        raise InvalidRequestError(f"{server} is no HTTP address; write host:port or http://host:port")
+    text, _, path = text.partition("/")
+    if path.strip("/"):
+        raise InvalidRequestError(f"{server} has a path, and a node's routes begin at /; leave /{path} out")
     try:
-        return parse_address(text)
+        if ":" not in text:
+            raise ValueError(f"{server!r} has no port; a node's own is 8080: write {text}:8080")
+        address = parse_address(text)
+        # What no name server could be asked for; else that is found out only when somebody asks.
+        address.host.encode("idna")
+    except UnicodeError:
+        raise InvalidRequestError(
+            f"{server!r} has no valid host; write host:port, for example {DEFAULT_HTTP}"
+        ) from None
     except ValueError as error:
         raise InvalidRequestError(str(error)) from None
+    return address

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from headrace.client.deadline import Deadline, Patience
 from headrace.client.http.caller import MSGPACK, Caller
 from headrace.client.http.problem import read
-from headrace.client.queue.batcher import Batcher, Transmit
+from headrace.client.queue.batcher import Batcher, Transmit, carry_apart
 from headrace.client.queue.sender import failure
 from headrace.client.queue.wire import (
     AcknowledgeRequest,
@@ -65,13 +66,11 @@ class Leases:
     async def acknowledge_many(self, receipts: list[str]) -> list[HeadraceError | None]:
         """Those that are known together need no gathering: a future for each would cost more than all the rest."""
         outcomes: list[HeadraceError | None] = []
-        count_max = self._caller.config.batch_count_max
-        for start in range(0, len(receipts), count_max):
-            batch = receipts[start : start + count_max]
-            try:
-                outcomes += await self._acknowledge(batch)
-            except HeadraceError as error:
-                outcomes += [error] * len(batch)
+        clock, config = self._caller.clock, self._caller.config
+        patience, begun_ms = Patience(clock, config.deadline_ms), clock.monotonic_ms()
+        for start in range(0, len(receipts), config.batch_count_max):
+            batch = receipts[start : start + config.batch_count_max]
+            outcomes += await carry_apart(self._acknowledge, batch, patience, begun_ms=begun_ms)
         return outcomes
 
     def _batcher(self, route: str, request: Callable[[list[Item]], Any]) -> Batcher[Item, None]:
@@ -82,8 +81,9 @@ class Leases:
         # An extension counts from its call, so a second one is as good as the first. The others end the lease.
         ends_lease = request is not ExtendRequest
 
-        async def transmit(items: list[Item]) -> Sequence[HeadraceError | None]:
-            answer = await self._caller.call("POST", target, encode(request(items)), form=MSGPACK)
+        async def transmit(items: list[Item], deadline: Deadline) -> Sequence[HeadraceError | None]:
+            body = encode(request(items))
+            answer = await self._caller.call("POST", target, body, form=MSGPACK, deadline=deadline)
             in_doubt = ends_lease and answer.follows_doubt
             return [_outcome(result, in_doubt=in_doubt) for result in read(decode_results, answer).results]
 

@@ -13,10 +13,11 @@ from typing import Any, Protocol, Self, TypeVar, overload
 
 import msgspec
 
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.outgoing import Span, checked_text, needed_seconds, seconds
 from headrace.client.queue.wire import Delivery
-from headrace.model.errors import HeadraceError, InvalidRequestError
+from headrace.model.errors import HeadraceError, InvalidReceiptError, InvalidRequestError, StaleReceiptError
 from headrace.model.message import Headers
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,6 +32,10 @@ class Retry(Exception):  # noqa: N818 - an instruction to headrace, not an error
     def __init__(self, delay: Span | None = None) -> None:
         super().__init__("to be tried again" if delay is None else f"to be tried again in {seconds(delay)} s")
         self.delay = delay  # None: the queue's back-off
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Span | None]]:
+        # An exception is made again from its text by default, and comes from pools of processes in no other way.
+        return type(self), (self.delay,)
 
 
 class Reject(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
@@ -47,7 +52,7 @@ class Acknowledger(Protocol):
     async def acknowledge(self, path: str, receipts: Sequence[str]) -> None: ...
 
 
-class MessageData:
+class MessageData(ProcessBound):
     """What a message holds, whoever waits for its calls."""
 
     __slots__ = ("_delivery",)
@@ -142,17 +147,32 @@ class MessageData:
 class AsyncMessage(MessageData):
     """A received message, for asynchronous programs."""
 
-    __slots__ = ("_is_settled", "_leases")
+    __slots__ = ("_is_acknowledged", "_is_lost", "_is_settled", "_leases")
 
     def __init__(self, delivery: Delivery, leases: Leases) -> None:
         super().__init__(delivery)
         self._leases = leases
         self._is_settled = False
+        self._is_acknowledged = False
+        self._is_lost = False
 
     @property
     def is_settled(self) -> bool:
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._is_settled
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an extension was refused because the lease is over: somebody else may have the message by now.
+
+        A worker extends while a handler runs, which can so learn that its acknowledgement will be refused.
+        """
+        return self._is_lost
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether it was acknowledged here, and nothing was said against that."""
+        return self._is_acknowledged
 
     @property
     def queue_path(self) -> str:
@@ -165,16 +185,17 @@ class AsyncMessage(MessageData):
         In a transaction it is done once that commits; if it aborts, somebody gets the message again.
         """
         self._is_settled = True
-        if not self.receipt:
-            return
-        if transaction is None:
-            await self._leases.acknowledge(self.receipt)
-        else:
-            await transaction.acknowledge(self.queue_path, [self.receipt])
+        if self.receipt:
+            if transaction is None:
+                await self._leases.acknowledge(self.receipt)
+            else:
+                await transaction.acknowledge(self.queue_path, [self.receipt])
+        self._is_acknowledged = True
 
-    def settled_by_others(self) -> str:
+    def settled_by_others(self, *, acknowledged: bool = True) -> str:
         """The queue settles this one together with others: its receipt, for that."""
         self._is_settled = True
+        self._is_acknowledged = acknowledged
         return self.receipt
 
     async def release(self, delay: Span | None = None) -> None:
@@ -194,7 +215,11 @@ class AsyncMessage(MessageData):
     async def extend(self, lease: Span) -> None:
         """Hold it for so long from now on."""
         if self.receipt:
-            await self._leases.extend(self.receipt, needed_seconds(lease))
+            try:
+                await self._leases.extend(self.receipt, needed_seconds(lease))
+            except (StaleReceiptError, InvalidReceiptError):
+                self._is_lost = not self._is_settled
+                raise
 
     def _check_lease(self) -> None:
         if not self.receipt:

@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 from headrace.client.deadline import Deadline
 from headrace.client.http.caller import MSGPACK, Caller
 from headrace.client.http.problem import read
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration, queue_path
 from headrace.client.queue.description import (
     BrowsePage,
@@ -42,7 +43,7 @@ from headrace.model.queue import PRIORITY_DEFAULT
 _WAIT_MS_MAX = 20_000
 
 
-class AsyncQueue:
+class AsyncQueue(ProcessBound):
     """Made by `AsyncClient.queue`."""
 
     def __init__(self, name: str, caller: Caller, administration: Administration, ids: RequestIds) -> None:
@@ -147,7 +148,7 @@ class AsyncQueue:
             with suppress(HeadraceError):
                 await self._leases.give_back(receipt)
 
-        receipts = [receipt for message in messages if (receipt := message.settled_by_others())]
+        receipts = [receipt for message in messages if (receipt := message.settled_by_others(acknowledged=False))]
         await asyncio.gather(*map(give_back, receipts))
 
     # The queue itself.

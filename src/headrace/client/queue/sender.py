@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from headrace.client.deadline import Deadline
+from headrace.client.deadline import Deadline, Patience
 from headrace.client.errors import PartlySentError
 from headrace.client.http.caller import MSGPACK, Caller, Pauses, is_worth_repeating
 from headrace.client.http.problem import error_for, read
@@ -84,6 +84,7 @@ class Sender:
         self._with_ids: Batcher[Send, Sent] = Batcher(self._transmit, caller.config, clock=caller.clock)
         self._without_ids: Batcher[Send, Sent] = Batcher(self._transmit, caller.config, clock=caller.clock)
         self._places = asyncio.Semaphore(caller.config.batches_in_flight_max)
+        self._patience = Patience(caller.clock, caller.config.deadline_ms)
 
     async def close(self) -> None:
         await self._with_ids.close()
@@ -99,13 +100,14 @@ class Sender:
         """Bodies or `OutgoingMessage`s, in as many requests as they need."""
         self._caller.check_loop()
         sends = to_sends(messages)
+        begun_ms = self._caller.clock.monotonic_ms()
         outcomes: Outcomes = []
         if any(send.key is not None for send in sends):
             for batch in in_batches(sends, self._caller.config):
-                outcomes += await self._carry(batch)
+                outcomes += await self._carry(batch, begun_ms)
         else:
             for carried in await asyncio.gather(
-                *(self._carry(batch) for batch in in_batches(sends, self._caller.config))
+                *(self._carry(batch, begun_ms) for batch in in_batches(sends, self._caller.config))
             ):
                 outcomes += carried
         sent = [outcome for outcome in outcomes if isinstance(outcome, Sent)]
@@ -113,18 +115,17 @@ class Sender:
             raise PartlySentError(outcomes)
         return sent
 
-    async def _carry(self, batch: list[Send]) -> Outcomes:
+    async def _carry(self, batch: list[Send], begun_ms: int) -> Outcomes:
         async with self._places:
-            return await carry_apart(self._transmit, batch)
+            return await carry_apart(self._transmit, batch, self._patience, begun_ms=begun_ms)
 
-    async def _transmit(self, sends: list[Send]) -> Outcomes:
+    async def _transmit(self, sends: list[Send], deadline: Deadline) -> Outcomes:
         """Send a batch, and again while that can help some message of it, until the deadline."""
         caller = self._caller
         request = SendRequest(sends)
         if caller.config.retries and sends[0].deduplication_id is None:
             request.request_id = self._ids.next()
         body = encode(request)
-        deadline = Deadline(caller.clock, caller.config.deadline_ms)
         outcomes = await self._post(body, request, deadline)
         pauses = Pauses(caller.config, caller.rand)
         while caller.config.retries and any(map(_is_worth_repeating, outcomes)):

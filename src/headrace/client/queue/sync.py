@@ -18,6 +18,7 @@ from typing import Self, Unpack
 
 from headrace.client.errors import ClosedError
 from headrace.client.portal import BackgroundLoop, Portal
+from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.description import (
     BrowsePage,
@@ -57,6 +58,14 @@ class Message(MessageData):
         """Whether it was acknowledged, released or rejected here, with whatever outcome."""
         return self._message.is_settled
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether an extension was refused because the lease is over: somebody else may have the message by now.
+
+        A worker extends while a handler runs, which can so learn that its acknowledgement will be refused.
+        """
+        return self._message.is_lost
+
     def ack(self, transaction: Transaction | None = None) -> None:
         """It is done and will not come again. Where the guarantee is at most once, that is so already.
 
@@ -91,7 +100,7 @@ class Message(MessageData):
             return self._message.not_told(error, closed)
 
 
-class Queue:
+class Queue(ProcessBound):
     """Made by `Client.queue`. Its methods are those of `AsyncQueue`, which wait."""
 
     def __init__(self, queue: AsyncQueue, portal: Portal) -> None:
@@ -157,11 +166,18 @@ class Queue:
         finally:
             # A loop that outlives its client has nobody to give them back to; their leases end by themselves.
             with suppress(ClosedError):
-                self._run(self._queue.release_all(message._message for message in left))
+                self.release_all(left)
 
     def acknowledge_all(self, messages: Iterable[Message]) -> None:
         """Acknowledge many together. The first error is raised when all of them have been tried."""
         self._run(self._queue.acknowledge_all([message._message for message in messages]))
+
+    def release_all(self, messages: Iterable[Message]) -> None:
+        """Give back, at once, what was leased and not looked at: it costs no attempt.
+
+        A failure only means that the lease runs out.
+        """
+        self._run(self._queue.release_all([message._message for message in messages]))
 
     # The queue itself.
 
@@ -218,7 +234,7 @@ class Queue:
         self._run(self._queue.remove_reader(reader))
 
 
-class Client:
+class Client(ProcessBound):
     """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
 
     def __init__(

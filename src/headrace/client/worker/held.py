@@ -10,11 +10,10 @@ from headrace.client.queue.message import AsyncMessage
 
 
 class Held:
-    __slots__ = ("extend_at_ms", "is_lost", "message")
+    __slots__ = ("extend_at_ms", "message")
 
     def __init__(self, message: AsyncMessage, *, now_ms: int) -> None:
         self.message = message
-        self.is_lost = False  # its lease ended while it was held
         self.extend_at_ms = 0
         self.leased_again(now_ms)
 
@@ -39,6 +38,11 @@ class Holdings:
     def __iter__(self) -> Iterator[Held]:
         yield from self._waiting
         yield from self._handled
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether there are any to be kept: one whose outcome is being told has none."""
+        return bool(self._waiting or self._handled)
 
     def take_no_more_than_handled(self) -> None:
         self._ahead_max = 0
@@ -99,7 +103,6 @@ class Holdings:
 
     def lost(self, held: Held) -> bool:
         """Its lease is over. Returns whether no handler had it yet; it is then forgotten."""
-        held.is_lost = True
         if held in self._waiting:
             del self._waiting[held]
             return True

@@ -6,19 +6,22 @@ told to the node in a batch with others. One task extends the leases of everythi
 is over, whether its handler runs or waits.
 
 A stop is asked for once or twice. Once: no more messages are asked for, those without a handler are released at once,
-those with one have a grace to finish. Twice, or when the grace is over: handlers that are tasks are cancelled, those in
-threads are left behind, and their messages are released.
+those with one have a grace to finish and to be told of. Twice, or when the grace is over: handlers that are tasks are
+cancelled, those in threads are left behind, and their messages are released. That is a courtesy, which leases do as
+well: a node that does not answer, or a handler that does not heed its end, is not waited for long.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from headrace.client.http.caller import Pauses
 from headrace.client.queue.message import AsyncMessage, Reject, Retry
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.settings import QueueClientConfig
 from headrace.client.worker.config import WorkerConfig
+from headrace.client.worker.failure import failure_of
 from headrace.client.worker.held import Held, Holdings
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -32,6 +35,8 @@ RECEIVE_MAX = 100
 _LOOKS_A_LEASE = 8
 _LOOK_MS_MAX = 1_000
 _LOOK_MS_MIN = 10
+# How long a stop waits for what others would see in the end all the same.
+COURTESY_S = 2.0
 _PAUSES = QueueClientConfig(retry_pause_ms=200, retry_pause_ms_max=5_000)
 
 
@@ -96,8 +101,11 @@ class Runner:
                 found = await self._queue.receive(min(room, RECEIVE_MAX), self._config.wait_s, self._config.lease_s)
             except HeadraceError as error:
                 # A queue is made by its first send, which may come later than its workers.
-                if not error.retriable and not isinstance(error, UnknownQueueError):
+                is_missing = isinstance(error, UnknownQueueError)
+                if not error.retriable and not is_missing:
                     raise
+                # Made again, it may have other settings.
+                knows_queue = knows_queue and not is_missing
                 pause_ms = pauses.next_ms()
                 _LOGGER.warning(
                     "no messages can be received; trying again",
@@ -133,12 +141,15 @@ class Runner:
         try:
             await self._handler(message)
         except asyncio.CancelledError as cancelled:
-            error = cancelled if _is_cancelled_here() else _failure_of(cancelled)
+            error = cancelled if _is_cancelled_here() else failure_of(cancelled)
             if isinstance(error, Exception):
                 self._report(message, error)
-        except Exception as raised:  # noqa: BLE001 - whatever a handler raises is its message's outcome
-            error = raised
-            self._report(message, raised)
+        except KeyboardInterrupt:
+            # The program's, which ends; its lease tells the others.
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises is its message's outcome
+            error = failure_of(raised)
+            self._report(message, error)
         self._held.handled(held)
         self._start_handlers()
         try:
@@ -148,7 +159,9 @@ class Runner:
                 "outcome not told; the message may come again",
                 extra={"queue": self._queue.name, "message_id": message.id, "reason": str(failed)},
             )
-        await self._queue.release_all(h.message for h in self._held.settled(held, acknowledged=error is None))
+        # Not where the handler gave it back itself, nor where the node said no, or nothing: then it may come again.
+        behind = self._held.settled(held, acknowledged=message.is_acknowledged)
+        await self._queue.release_all(other.message for other in behind)
         self._changed.set()
         self._start_handlers()
 
@@ -168,13 +181,13 @@ class Runner:
 
     async def _keep_leases(self) -> None:
         while True:
-            if not len(self._held):
+            if not self._held.has_leases:
                 self._taken.clear()
                 await self._taken.wait()
             shortest_ms = min((held.message.lease * 1000 for held in self._held), default=_LOOK_MS_MAX)
             await self._clock.sleep(max(_LOOK_MS_MIN, min(shortest_ms / _LOOKS_A_LEASE, _LOOK_MS_MAX)))
             now_ms = self._clock.monotonic_ms()
-            due = [held for held in self._held if held.extend_at_ms <= now_ms and not held.is_lost]
+            due = [held for held in self._held if held.extend_at_ms <= now_ms and not held.message.is_lost]
             await asyncio.gather(*(self._extend(held) for held in due if held.message.receipt))
 
     async def _extend(self, held: Held) -> None:
@@ -204,30 +217,35 @@ class Runner:
                 "worker stops",
                 extra={"queue": self._queue.name, "running": len(self._handling), "given_back": len(waiting)},
             )
-        await self._queue.release_all(held.message for held in waiting)
+        giving_back = asyncio.create_task(self._give_back(waiting))
         hurry = asyncio.create_task(stop.now.wait())
-        left: set[asyncio.Task[None]] = set(self._handling)
-        if left:
-            finished = asyncio.gather(*left, return_exceptions=True)
-            await asyncio.wait((finished, hurry), timeout=self._config.grace_s, return_when=asyncio.FIRST_COMPLETED)
-            if not finished.done():
-                self.was_cut = True
-                _LOGGER.warning("handlers cut off", extra={"queue": self._queue.name, "count": len(self._handling)})
-                for task in left:
-                    task.cancel()
-                await asyncio.wait(left)
+        finished = asyncio.gather(giving_back, *self._handling, return_exceptions=True)
+        await asyncio.wait((finished, hurry), timeout=self._config.grace_s, return_when=asyncio.FIRST_COMPLETED)
+        if self._handling:
+            await self._cut_off()
+        await asyncio.wait((giving_back,))
         hurry.cancel()
         await asyncio.gather(hurry, return_exceptions=True)
+
+    async def _give_back(self, waiting: "list[Held]") -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COURTESY_S):
+                await self._queue.release_all(held.message for held in waiting)
+
+    async def _cut_off(self) -> None:
+        self.was_cut = True
+        fields: dict[str, object] = {"queue": self._queue.name, "count": len(self._handling)}
+        _LOGGER.warning("handlers cut off", extra=fields)
+        left = set(self._handling)
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=COURTESY_S)
+        if left:
+            fields["count"] = len(left)
+            _LOGGER.warning("left behind; their messages come again when leases end", extra=fields)
 
 
 def _is_cancelled_here() -> bool:
     """Whether this task itself was told to end: the worker stops, or its loop does."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _failure_of(cancelled: asyncio.CancelledError) -> Exception:
-    """A handler that waits for something that others cancelled has failed; nobody has interrupted it."""
-    failure = RuntimeError("something that the handler waited for was cancelled")
-    failure.__cause__ = cancelled
-    return failure

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from headrace.client.worker.failure import failure_of
+
 Job = tuple[Callable[[], object], "asyncio.Future[None]", asyncio.AbstractEventLoop]
 
 
@@ -49,8 +51,5 @@ def _finish(future: "asyncio.Future[None]", error: BaseException | None) -> None
         return
     if error is None:
         future.set_result(None)
-    elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-        future.set_exception(error)
     else:
-        # A thread that is told to exit ends its message's attempt, and nothing else.
-        future.set_exception(RuntimeError(f"the handler ended in {error!r}"))
+        future.set_exception(failure_of(error))

@@ -12,11 +12,11 @@ say it more exactly. Handlers may be synchronous, each call then has a thread, o
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import msgspec
-import uvloop
 
 from headrace.client.portal import Portal
 from headrace.client.queue.client import AsyncClient
@@ -25,7 +25,8 @@ from headrace.client.queue.outgoing import Span, seconds
 from headrace.client.queue.sync import Message
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.worker.config import WorkerConfig
-from headrace.client.worker.runner import Handler, Runner, Stop
+from headrace.client.worker.loop import run_to_its_end
+from headrace.client.worker.runner import COURTESY_S, Handler, Runner, Stop
 from headrace.client.worker.threads import HandlerThreads
 from headrace.host.clock import SystemClock
 from headrace.host.process import hears_signals, on_stop_signal
@@ -34,19 +35,20 @@ from headrace.model.address import Address
 from headrace.model.errors import InvalidConfigError
 from headrace.model.names import check_topic_name
 
-H = TypeVar("H", bound=Callable[[Any], Any])
+M = TypeVar("M")  # what the handler takes: a Message, or an AsyncMessage
+R = TypeVar("R")  # what calling it gives
 
 
-class Worker(Generic[H]):
+class Worker(Generic[M, R]):
     """A handler and how it wants its messages. Calling it calls the handler, as in a test."""
 
-    def __init__(self, handler: H, config: WorkerConfig) -> None:
+    def __init__(self, handler: Callable[[M], R], config: WorkerConfig) -> None:
         _check_handler(handler)
         self.handler = handler
         self.config = config
         self.__doc__ = handler.__doc__
 
-    def __call__(self, message: Any) -> Any:
+    def __call__(self, message: M) -> R:
         return self.handler(message)
 
     @property
@@ -55,7 +57,7 @@ class Worker(Generic[H]):
             getattr(self.handler, "__call__", None)  # noqa: B004 - an object whose call is asynchronous
         )
 
-    def configured(self, **changes: Any) -> "Worker[H]":
+    def configured(self, **changes: Any) -> "Worker[M, R]":
         """The same handler with another configuration; see `WorkerConfig`."""
         return Worker(self.handler, checked_config(**{**msgspec.structs.asdict(self.config), **changes}))
 
@@ -69,11 +71,17 @@ class Worker(Generic[H]):
             stop = Stop()
             if hears_signals():
                 on_stop_signal(stop.ask)
-            async with AsyncClient(servers) as client:
+            client = AsyncClient(servers)
+            await client.connect()
+            try:
                 return await self.serve(client, stop)
+            finally:
+                # Nobody waits any more for an answer that is still to come.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(COURTESY_S):
+                        await client.close()
 
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(main())
+        return run_to_its_end(main(), courtesy_s=COURTESY_S)
 
     async def serve(self, client: AsyncClient, stop: Stop) -> bool:
         """Work in a running loop until a stop is asked for; returns whether every handler could finish.
@@ -86,7 +94,8 @@ class Worker(Generic[H]):
         portal = Portal(asyncio.get_running_loop())
 
         def in_thread(message: AsyncMessage) -> "asyncio.Future[None]":
-            return threads.run(lambda: _done(self.handler(Message(message, portal))))
+            handle = cast(Callable[[Message], object], self.handler)
+            return threads.run(lambda: _done(handle(Message(message, portal))))
 
         handler = cast(Handler, self.handler) if self.is_async else in_thread
         queue = client.queue(self.config.queue)
@@ -117,6 +126,17 @@ def _check_handler(handler: object) -> None:
             raise InvalidConfigError(f"{handler!r} yields, so that it would not run at all; take the `yield` out of it")
 
 
+class Decorator(Protocol):
+    """Which handlers there are. An asynchronous one is tried first, because what it returns would do for the other."""
+
+    @overload
+    def __call__(
+        self, handler: Callable[[AsyncMessage], Coroutine[Any, Any, R]], /
+    ) -> Worker[AsyncMessage, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, handler: Callable[[Message], R], /) -> Worker[Message, R]: ...
+
+
 def worker(
     queue: str,
     *,
@@ -124,12 +144,16 @@ def worker(
     lease: Span | None = None,
     prefetch: int | None = None,
     grace: Span = 30,
-) -> Callable[[H], Worker[H]]:
-    """Make a function the worker of a queue."""
+) -> Decorator:
+    """Make a function the worker of a queue: one that takes a `Message`, or an `async def` with an `AsyncMessage`."""
     config = checked_config(
         queue=queue, concurrency=concurrency, lease_s=seconds(lease), prefetch=prefetch, grace_s=seconds(grace)
     )
-    return lambda handler: Worker(handler, config)
+
+    def decorate(handler: Callable[[Any], Any]) -> Worker[Any, Any]:
+        return Worker(handler, config)
+
+    return cast(Decorator, decorate)
 
 
 def checked_config(**values: Any) -> WorkerConfig:
