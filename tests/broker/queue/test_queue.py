@@ -582,16 +582,37 @@ def test_a_full_queue_refuses_sends_until_something_is_done() -> None:
     run(main())
 
 
-def test_a_message_that_may_go_anywhere_goes_where_there_is_room() -> None:
+def test_the_limit_of_a_queue_is_over_all_its_partitions() -> None:
     async def main() -> None:
-        world = await QueueWorld(Node()).start(partitions=2, messages_max=6)
-        keyed = await world.send(b"a", b"b", b"c", key=b"k")
-        for number in range(3):
-            (sent,) = await world.send(b"%d" % number)
-            assert sent.partition != keyed[0].partition
-        (refused,) = await world.queues.send(NAME, [Message(b"d")])
-        assert isinstance(refused, QueueFullError)
-        assert "holds its part of 6 messages" in str(refused)
+        world = await QueueWorld(Node()).start(partitions=3, messages_max=6)
+        outcomes = await world.queues.send(NAME, [Message(b"%d" % number, key=b"k") for number in range(4)])
+        assert [type(outcome) for outcome in outcomes] == [Sent] * 4
+        outcomes = await world.queues.send(NAME, [Message(b"%d" % number, key=b"%d" % number) for number in range(4)])
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["QueueFullError"] * 2 + ["Sent"] * 2
+        assert str(outcomes[-1]).startswith("queue orders holds its 6 messages")
+        await world.acknowledge(*await world.receive(1))
+        assert isinstance((await world.queues.send(NAME, [Message(b"x", key=b"k")]))[0], Sent)
+        planned, refused = (await world.queues.live(NAME)).sending.plan([Message(b"y")])
+        assert (planned, [type(error) for error in refused.values()]) == ({}, [QueueFullError])
+
+    run(main())
+
+
+def test_a_full_queue_drops_its_oldest_in_whichever_partition_they_lie() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=3, messages_max=6, overflow="drop_oldest")
+        sent = []
+        for number in range(6):
+            # Of three keys, which lie in three partitions.
+            sent += await world.send(b"%d" % number, key=b"gab"[number // 2 : number // 2 + 1])
+            await world.node.clock.elapse(10)
+        assert len({one.partition for one in sent}) == 3
+        await world.send(b"6", key=b"b")
+        await world.send(b"7", b"8", key=b"b")
+        assert world.counts().dropped == 3
+        await world.node.restart()
+        await world.send(b"9")
+        assert sorted(await world.bodies()) == [b"4", b"5", b"6", b"7", b"8", b"9"]
 
     run(main())
 

@@ -1,5 +1,7 @@
 """How messages end: acknowledged, dead-lettered, expired, dropped, purged. Each is counted once."""
 
+from itertools import islice
+
 import pytest
 from tests.folds.queue.script import Script
 
@@ -292,11 +294,29 @@ def test_a_full_queue_drops_its_oldest_which_nobody_holds() -> None:
     script = Script()
     script.send(count=4)
     script.receive(1)
-    oldest = script.fold.oldest(2)
+    oldest = list(islice(script.fold.free_offsets(), 2))
     assert oldest == [1, 2]
     script.fold.drop(oldest, now=script.now)
     assert script.fold.counts.dropped == 2
     assert script.receive() == [3]
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(ordered=True), QueueConfig(fair=True)])
+def test_what_a_full_queue_drops_is_found_without_a_look_at_each_message_that_is_held(config: QueueConfig) -> None:
+    class Counted(dict[int, int]):
+        look_count = 0
+
+        def __contains__(self, offset: object) -> bool:
+            self.look_count += 1
+            return super().__contains__(offset)
+
+    script = Script(config)
+    script.send(*(Properties(key=b"%d" % number) for number in range(1000)))
+    assert len(script.receive(1000)) == 1000
+    script.send(Properties(key=b"0"), Properties(priority=9), Properties(due_ms=2_000_000), Properties(key=b"a"))
+    held = script.fold.leases.values = Counted(script.fold.leases.values)
+    assert list(script.fold.free_offsets()) == [1000, 1001, 1002, 1003]
+    assert held.look_count < 10
 
 
 def test_moved_messages_are_counted_with_the_dead_letters() -> None:

@@ -1,6 +1,7 @@
 """Whatever is sent, received, acknowledged and restarted: the fold does what a plain model of a queue does."""
 
 import os
+from itertools import islice
 from uuid import UUID
 
 import msgspec
@@ -242,7 +243,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not is_now:
             return
         self.fold.advance(self.now)
-        oldest = self.fold.oldest(count)
+        oldest = list(islice(self.fold.free_offsets(), count))
         self.model.advance(self.now)
         free = [message.offset for message in self.model.live() if message.state not in KEPT]
         assert oldest == free[:count]

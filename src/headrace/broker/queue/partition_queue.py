@@ -315,10 +315,6 @@ class PartitionQueue:
         """End leases for good where there are no dead letters: nobody gets these again, and they are counted."""
         self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
 
-    def drop_oldest(self, count: int) -> None:
-        if offsets := self.fold.oldest(count):
-            self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
-
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""
         live = tuple(offset for offset in offsets if self.fold.is_live(offset))

@@ -14,6 +14,8 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
+from headrace.broker.queue.loader import Loader
+from headrace.broker.queue.oldest import Oldest
 from headrace.broker.queue.outbox import (
     Outcome,
     message_share,
@@ -45,8 +47,9 @@ class Target(Protocol):
 
 
 class Sending:
-    def __init__(self, live: Target, clock: Clock) -> None:
+    def __init__(self, live: Target, loader: Loader, clock: Clock) -> None:
         self._live = live
+        self._oldest = Oldest(live.partitions, loader)
         self._partitions = live.partitions
         self._opened = live.partitions.opened
         self._clock = clock
@@ -163,29 +166,24 @@ class Sending:
         return True
 
     def _next(self) -> PartitionQueue:
-        """Where messages go that are bound to no partition: to each that is at work and has room, in turn."""
+        """Where messages go that are bound to no partition: to each that is at work, in turn."""
         opened = self._opened
-        full: PartitionQueue | None = None
         for _ in opened:
             self._turn += 1
             partition = opened[self._turn % len(opened)]
-            if partition.partition.log.broken is not None:
-                continue
-            room = self._room(partition)
-            if room is None or room > 0:
-                return partition
-            full = full or partition
-        return full or partition  # with none at work, the last one says why
+            if partition.partition.log.broken is None:
+                break
+        return partition  # with none at work, the last one says why
 
-    def _room(self, partition: PartitionQueue) -> int | None:
-        """For how many messages more it has room, below zero where it holds too many; None: there is no limit.
+    def _room(self) -> int | None:
+        """For how many messages more the queue has room, below zero where it holds too many; None: there is no limit.
 
-        The limit is the queue's, shared evenly by its partitions.
+        What partitions hold that are offline is not known, and not counted.
         """
         messages_max = self._live.queue.config.messages_max
         if messages_max is None:
             return None
-        return max(messages_max // self._partitions.count, 1) - partition.message_count
+        return messages_max - sum([partition.message_count for partition in self._partitions])
 
     def _home(self, request: Request, messages: Sequence[Message], places: Sequence[int]) -> int:
         """Where a request goes: always the same way, or its repetition would not meet it."""
@@ -228,7 +226,7 @@ class Sending:
                 partition = self._route(message, default)
                 _check_open(partition)
                 _check(message, partition.partition.log.config.message_bytes_max)
-                self._make_room(partition, own_id(message), ahead=len(planned.get(partition, ())))
+                self._make_room(partition, own_id(message), ahead=at - len(refused))
             except HeadraceError as error:
                 refused[at] = error
             else:
@@ -264,16 +262,13 @@ class Sending:
 
         `ahead` are others, not handed over yet.
         """
-        room = self._room(partition)
+        room = self._room()
         if room is None or room >= ahead + count or partition.knows(id):
             return
         config, name = self._live.queue.config, self._live.queue.name
         if config.overflow is Overflow.REJECT:
-            full = f"queue {name} holds its {config.messages_max} messages"
-            if self._partitions.count > 1:
-                full = f"partition {partition.index} of queue {name} holds its part of {config.messages_max} messages"
-            raise QueueFullError(f"{full}; acknowledge some, then retry")
-        partition.drop_oldest(ahead + count - room)
+            raise QueueFullError(f"queue {name} holds its {config.messages_max} messages; acknowledge some, then retry")
+        self._oldest.drop(ahead + count - room)
 
 
 def _check_open(partition: PartitionQueue) -> None:

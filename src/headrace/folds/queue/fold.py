@@ -34,6 +34,7 @@ delayed by its own wish or retried costs memory by the message.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -299,14 +300,21 @@ class QueueFold(QueueState):
             return False
         return any(self.late_dues.values[offset] <= due_before_ms for offset in offsets_in(self.late, 0, upto))
 
-    def oldest(self, count: int) -> list[int]:
-        """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
-        return list(islice(filter(self._is_free, self.live), count))
+    def free_offsets(self) -> Iterator[int]:
+        """Messages that nobody holds and that are not on their way out, in order: of these a full queue drops."""
+        if self.is_behind:
+            return filter(self._is_free, self.live)
+        # Not a look at each live one in turn: a million may be leased before the first that is not.
+        ready = filter(self._is_ready, self.shelf.maybe_ready())
+        return merge(ready, iter(self.delayed), iter(self.overdue))
 
     def _is_free(self, offset: int) -> bool:
         if self.is_behind:
             self.settle((offset,))
         return not any(offset in place for place in (self.leases, self.dying_reasons, self.held, self.undecided))
+
+    def _is_ready(self, offset: int) -> bool:
+        return self._is_free(offset) and offset not in self.delayed and offset not in self.overdue
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
         return self._applied(Dropped(tuple(offsets), self._moment(now, offsets)))

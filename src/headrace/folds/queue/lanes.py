@@ -145,6 +145,9 @@ class OrderedShelf(Shelf):
                 return
             yield offset
 
+    def maybe_ready(self) -> Iterator[int]:
+        return iter(self._live - self._unready)  # of messages without a key, it is not known here who has them
+
     def lane(self, key: bytes) -> Sequence[int]:
         lane = self._lanes.get(key)
         return [offset for offset in lane if offset in self._live] if lane is not None else []

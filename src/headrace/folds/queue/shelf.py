@@ -11,6 +11,7 @@ picked now in one compressed set of offsets for each priority. Three kinds diffe
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -113,6 +114,10 @@ class Shelf:
         return any(offset in visible for visible in self.visible.values())
 
     # Looking.
+
+    def maybe_ready(self) -> Iterator[int]:
+        """All ready messages in order of offset; where keys have an order, others may be among them."""
+        return merge(*self.visible.values())
 
     def priority_of(self, offset: int) -> int:
         for priority, offsets in self.others.items():
