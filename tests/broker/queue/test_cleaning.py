@@ -131,6 +131,25 @@ def test_history_outlasts_a_restart_for_what_is_acknowledged_afterwards() -> Non
     run(main())
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_history_outlasts_a_restart_for_what_was_acknowledged_before(is_killed: bool) -> None:
+    async def main() -> None:
+        world = await small_queue(make(), history_ms=600_000)
+        for number in range(60):
+            await world.send(*(b"%d-%d" % (number, at) + b"x" * 1000 for at in range(10)))
+        await world.node.clock.elapse(3_600_000)
+        while messages := await world.receive(100):
+            await world.acknowledge(*messages)
+        for _ in range(2):
+            await world.node.clock.elapse(290_000)
+            await (world.node.kill() if is_killed else world.node.restart())
+        assert len([value for value in await world.node.values(NAME) if value is not None]) == 600
+        await world.node.clock.elapse(150_000)
+        assert world.node.broker.partition(NAME, 0).log.size_bytes < 100 * KIB
+
+    run(main())
+
+
 def test_retention_drops_what_nobody_acknowledged_and_counts_it() -> None:
     async def main() -> None:
         world = await small_queue(make(), retention_ms=60_000)

@@ -13,11 +13,12 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from pyroaring import BitMap64
+
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.lately import Lately
 from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
@@ -81,7 +82,6 @@ class PartitionQueue:
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
         # Nothing at or above is dropped from the log; set every few seconds (keeper.py).
         self.clean_limit = Offset(0)
-        self.lately = Lately()  # what is kept below that for the queue's history; likewise
         self.oldest: tuple[int, int] | None = None  # the oldest live message and when it was sent; likewise
 
     # The partition's side.
@@ -165,7 +165,6 @@ class PartitionQueue:
         """Begin, attached to a partition whose end the fold has reached."""
         if self.fold.config != config:
             self._ledger.write(self.fold.configure(config, now=self.now.now()))
-        self.note_live()
         self.partition.log.retainer = self
         self.tick()
 
@@ -392,21 +391,27 @@ class PartitionQueue:
     # What of the log must stay (log/clean.py asks).
 
     def limit(self) -> Offset:
-        return min(self.clean_limit, self.partition.high_watermark)
+        kept = self.fold.kept_for_history(self.now.now())
+        limit = min(self.clean_limit, self.partition.high_watermark)
+        return limit if kept is None else min(limit, Offset(kept.start))
 
     def live_count(self, start: Offset, end: Offset) -> int:
-        if self.lately.offsets:
-            return len(self.lately.with_live(self.fold.live, start, end))
-        return self.fold.live_in(start, end)
+        if not self.fold.config.history_ms:
+            return self.fold.live_in(start, end)
+        return len(self._staying(start, end))
 
     def live_offsets(self, start: Offset, end: Offset) -> Sequence[int]:
-        if self.lately.offsets:
-            return array("q", self.lately.with_live(self.fold.live, start, end))
-        return array("q", self.fold.live_offsets(start, end))
+        if not self.fold.config.history_ms:
+            return array("q", self.fold.live_offsets(start, end))
+        return array("q", self._staying(start, end))
 
-    def note_live(self) -> None:
-        """Note what is not done, for the queue's history."""
-        self.lately.note(self.fold.live, now_ms=self.now.now().wall_ms, history_ms=self.fold.config.history_ms)
+    def _staying(self, start: Offset, end: Offset) -> BitMap64:
+        """What is not done, or was not lately, from one offset up to another."""
+        within = BitMap64()
+        within.add_range(start, end)
+        kept = self.fold.kept_for_history(self.now.now())
+        live = self.fold.live & within
+        return live if kept is None else live | (kept.offsets & within)
 
     # Time.
 

@@ -41,6 +41,7 @@ from typing import NamedTuple, TypeVar
 from headrace.folds.queue import attempt as packed
 from headrace.folds.queue.attempt import NO_HISTORY, History
 from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.lately import Kept
 from headrace.folds.queue.op import (
     Acked,
     Configured,
@@ -399,6 +400,11 @@ class QueueFold(QueueState):
 
     def live_offsets(self, start: int, end: int) -> Iterator[int]:
         return offsets_in(self.live, start, end)
+
+    def kept_for_history(self, now: Instant) -> Kept | None:
+        """What must stay to be read by offset though it is done."""
+        history_ms = self.config.history_ms
+        return self.lately.kept(now.wall_ms - history_ms, self.noted.wall_ms) if history_ms else None
 
     def _moment(self, now: Instant, offsets: Iterable[int] = ()) -> Instant:
         """What an entry about these says: never earlier than what time has already done here, and has done to these."""

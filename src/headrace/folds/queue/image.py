@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.lately import Note
 from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
@@ -24,7 +25,7 @@ from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 3  # 1 had no transactions, 2 no attempts that do not count and no long delays
+_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _AS_RUNS = b"r"
@@ -62,6 +63,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
     late_dues: _Packed = (b"", b"")
+    notes: list[tuple[int, int, bytes, int]] = []  # moment, end, what was live, the last entry's moment
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -106,6 +108,7 @@ def snapshot(fold: QueueFold, name: str) -> bytes:
         ],
         unused=sorted(fold.unused.items()),
         late_dues=_dump_packed(fold.late_dues.values),
+        notes=[(at_ms, end, _dump_set(live), last_ms) for at_ms, end, live, last_ms in fold.lately.notes],
     )
     payload = msgspec.msgpack.encode(image)
     return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
@@ -136,6 +139,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     fold.life_runs.load(image.life_runs)
     fold.dying_reasons = dict(image.dying)
     _load_transactions(fold, image)
+    fold.lately.load(Note(at_ms, end, _made_set(live), last_ms) for at_ms, end, live, last_ms in image.notes)
     for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
         for id_, offset, until_ms in ids:
             remembered.add(id_, offset, until_ms)
@@ -184,6 +188,12 @@ def _load_set(offsets: BitMap64, data: bytes) -> None:
     half = len(bounds) // 2
     for start, end in zip(bounds[:half], bounds[half:], strict=True):
         offsets.add_range(start, end)
+
+
+def _made_set(data: bytes) -> BitMap64:
+    offsets = BitMap64()
+    _load_set(offsets, data)
+    return offsets
 
 
 def _dump_offsets(offsets: Iterable[int]) -> bytes:

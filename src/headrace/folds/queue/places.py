@@ -22,6 +22,7 @@ from headrace.folds.queue import attempt as packed
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.instant import BEGINNING, Instant
 from headrace.folds.queue.lanes import OrderedShelf
+from headrace.folds.queue.lately import Lately
 from headrace.folds.queue.remembered import RememberedIds
 from headrace.folds.queue.runs import Runs, offsets_in
 from headrace.folds.queue.shelf import Shelf
@@ -87,6 +88,7 @@ class Places:
         self.undecided = BitMap64()
         self.transactions: dict[int, OpenTransaction] = {}  # by producer id
         self.held: dict[int, HeldLease] = {}
+        self.lately = Lately()
         self.deduplication = RememberedIds()
         self.moves = RememberedIds()
 
