@@ -555,6 +555,31 @@ def test_a_queue_that_is_being_made_makes_its_first_users_wait_and_refuses_none(
     run(main())
 
 
+def test_a_clock_that_was_ahead_and_is_set_back_before_a_restart_makes_nothing_come_too_soon_or_too_late() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(backoff=Backoff(first_ms=1000, last_ms=1000), retention_ms=7_000_000)
+        await world.send(b"before", delay_ms=20_000)
+        world.node.clock.jump_wall(-3_600_000)
+        await world.node.restart()
+        await world.send(b"short-lived", ttl_ms=60_000)
+        await world.send(b"later", delay_ms=20_000)
+        (first,) = await world.send(b"once", deduplication_id="x")
+        (again,) = await world.send(b"once", deduplication_id="x")
+        assert (again.offset, again.is_duplicate) == (first.offset, True)
+        messages = await world.receive()
+        assert [message.body for message in messages] == [b"short-lived", b"once"]
+        await world.release(*messages)
+        assert await world.bodies() == []
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"short-lived", b"once"]
+        await world.node.clock.elapse(19_000)
+        assert await world.bodies() == [b"before", b"later"]
+        await world.node.clock.elapse(7_100_000)
+        assert (world.counts().visible, world.counts().expired) == (0, 4)
+
+    run(main())
+
+
 def test_a_full_disk_refuses_sends_and_takes_acknowledgements() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -6,7 +6,6 @@ go. What the queue's history asks for is known to its fold.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from headrace.broker.queue.live_queue import LiveQueue
@@ -17,9 +16,8 @@ from headrace.model.ids import Offset
 
 
 class Keeper:
-    def __init__(self, *, loader: Loader, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, *, loader: Loader) -> None:
         self._loader = loader
-        self._wall_ms = wall_ms
 
     async def keep(self, live: LiveQueue) -> None:
         for partition in list(live.partitions):
@@ -32,7 +30,7 @@ class Keeper:
         partition.follow_start()
         partition.note_time()
         config = partition.fold.config
-        now_ms = self._wall_ms()
+        now_ms = partition.now.now().wall_ms
         if config.retention_ms is not None:
             upto = await self._offset_at(partition, now_ms - config.retention_ms - config.delay_ms)
             await partition.catch_up()

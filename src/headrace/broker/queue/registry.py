@@ -155,7 +155,7 @@ class Registry:
             id=live.queue.id,
             partition=partition,
             fold=fold,
-            now=FoldClock(self._steady, last_lease_ms=fold.last_lease_ms),
+            now=FoldClock(self._steady, fold.now),
             clock=self._clock,
             cache=self._cache.view(),
             on_visible=live.serve,
