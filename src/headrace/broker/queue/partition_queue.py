@@ -26,11 +26,11 @@ from headrace.broker.queue.steady import FoldClock
 from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
-from headrace.folds.queue.image import fold_name, snapshot
+from headrace.folds.queue.image import fold_name, freeze
 from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import FrozenSnapshot
 from headrace.model.errors import HeadraceError, StaleReceiptError
 from headrace.model.ids import Offset
 from headrace.model.queue import Guarantee, QueueConfig
@@ -153,13 +153,13 @@ class PartitionQueue:
     def has_pending(self) -> bool:
         return self._ledger.has_pending
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> FrozenSnapshot | None:
         if self._ledger.has_pending:
             return None
         self.fold.advance(self.now.now())
         if self.fold.is_behind:
             return None
-        return Snapshot(self._name, self.fold.end_offset, snapshot(self.fold, self._name))
+        return FrozenSnapshot(self._name, self.fold.end_offset, freeze(self.fold, self._name))
 
     def open(self, config: QueueConfig) -> None:
         """Begin, attached to a partition whose end the fold has reached."""

@@ -10,7 +10,6 @@ next one that does dates it.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
 
 IDS_MAX = 4_000_000
 _UNDATED_MS = (1 << 63) - 1
@@ -54,6 +53,6 @@ class RememberedIds:
         while self._ids and next(iter(self._ids.values()))[1] <= now_ms:
             self._ids.popitem(last=False)
 
-    def dump(self) -> Iterator[tuple[bytes, int, int]]:
-        """Id, offset and moment, oldest first. Added again in this order, they make the same state."""
-        return ((id_, offset, until_ms) for id_, (offset, until_ms) in self._ids.items())
+    def dump(self) -> list[tuple[bytes, tuple[int, int]]]:
+        """Ids with offset and moment, oldest first. Added again in this order, they make the same state."""
+        return list(self._ids.items())
