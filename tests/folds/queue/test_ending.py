@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import msgspec
 import pytest
 from tests.folds.queue.script import Script
 
@@ -275,6 +276,20 @@ def test_retention_drops_from_between_what_stays_in_steps() -> None:
     assert script.expire_old(EXPIRED_MAX + 11) == EXPIRED_MAX
     assert script.expire_old(EXPIRED_MAX + 11) == 10
     assert script.fold.floor == 0
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(ordered=True), QueueConfig(fair=True)])
+def test_retention_of_a_few_messages_does_not_go_through_all_that_are_held(config: QueueConfig) -> None:
+    script = Script(msgspec.structs.replace(config, retention_ms=1000))
+    script.send(*(Properties(key=b"%d" % (number % 2)) for number in range(20)))
+    script.receive(20, lease_ms=60_000)
+    held = script.fold.leases.values
+    script.wait(2000)
+    assert script.expire_old(7) == 7
+    assert sorted(script.fold.leases.values) == list(range(7, 20))
+    assert script.fold.leases.values is held, "all of it was made anew"
+    script.wait(60_000)
+    assert sorted(script.receive(20)) == list(range(7, 20))
 
 
 def test_retention_and_a_raised_log_start_are_counted_as_expired() -> None:
