@@ -8,6 +8,7 @@ from tests.broker.queue.world import NAME, QueueWorld
 from headrace.log.config import LogConfig
 from headrace.model.errors import CorruptLogError, PartitionOfflineError
 from headrace.model.ids import Offset
+from headrace.testing.clock import settle
 
 KIB = 1024
 DELAY_MS = 600_000
@@ -82,6 +83,25 @@ def test_a_reader_that_registered_first_misses_nothing() -> None:
         assert world.node.broker.partition(NAME, 0).log.size_bytes < 100 * KIB
         assert b"later 0" in (left := await world.node.values(NAME))
         assert len(left) < 100
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_reader_misses_nothing_of_partitions_that_were_added_after_it_registered(is_killed: bool) -> None:
+    async def main() -> None:
+        world = await small_queue(make())
+        await world.queues.move_reader(NAME, "mirror", {0: 0})
+        await world.node.broker.create_partitions(NAME, 2)
+        await settle()
+        if is_killed:
+            await world.node.kill()
+        (reader,) = world.queues.readers(NAME)
+        assert reader.positions == {0: 0, 1: 0}
+        await work_through(world, rounds=60, delayed_every=1000)
+        await world.node.clock.elapse(60_000)
+        read = [*await world.node.values(NAME), *await world.node.values(NAME, 1)]
+        assert len([value for value in read if value is not None]) == 601
 
     run(main())
 
