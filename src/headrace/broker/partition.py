@@ -30,7 +30,7 @@ from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import Incoming, PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import Snapshot, TakenSnapshot
 from headrace.model.batch import Buffer, read_header
 from headrace.model.errors import (
     CorruptLogError,
@@ -113,11 +113,11 @@ class Partition(TimeLookup, Stability):
                 _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
         self._replay(self._clock.wall_ms())
 
-    def _take_snapshots(self) -> Sequence[Snapshot]:
+    def _take_snapshots(self) -> Sequence[TakenSnapshot]:
         if not self.log.end_offset:
             return ()
         self._producers.transactions.forget_below(self.log.start_offset)
-        taken = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
+        taken: list[TakenSnapshot] = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
         if self._subscriber is not None:
             snapshot = self._subscriber.snapshot()
             if snapshot is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from headrace.log.partition_log import Incoming
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import TakenSnapshot
 from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset
 
@@ -35,7 +35,7 @@ class Subscriber(Protocol):
     def pending_count(self) -> int:
         """How much it has to write."""
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> TakenSnapshot | None:
         """Its state at the log's end; None while it has something to write."""
 
 

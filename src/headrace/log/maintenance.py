@@ -24,7 +24,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY, cut_file
 from headrace.log.retention import SegmentFacts, count_expired
 from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import TakenSnapshot
 from headrace.log.trash import Trash
 from headrace.log.walk import Cut
 from headrace.model.ids import Offset
@@ -36,7 +36,7 @@ class CheckpointPlan(NamedTuple):
 
     directory: str
     indexes: list[tuple[str, IndexBlocks]]
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[TakenSnapshot]
     checkpoint: Checkpoint
     retainer_count: int  # of the log when its snapshots were taken
 
@@ -53,7 +53,7 @@ class CheckpointPlan(NamedTuple):
             snapshots.remove_others(disk, folds, snapshot.name, keep=snapshot.offset)
 
 
-def plan_checkpoint(log: PartitionLog, folds: Sequence[Snapshot], *, shutdown_id: str = "") -> CheckpointPlan:
+def plan_checkpoint(log: PartitionLog, folds: Sequence[TakenSnapshot], *, shutdown_id: str = "") -> CheckpointPlan:
     """Take down the log's state as of now. The segments must be flushed up to its end before the plan is run."""
     active = log.active
     assert active.index is not None

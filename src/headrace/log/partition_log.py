@@ -34,7 +34,7 @@ from headrace.log.retainer import Retainer
 from headrace.log.segment import Segment
 from headrace.log.segment_list import SegmentList
 from headrace.log.segment_writer import give_back, take_tail, write_buffers
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import TakenSnapshot
 from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
@@ -111,7 +111,7 @@ class PartitionLog:
         # Where the oldest open transaction began, or the end: nothing from there on is dropped.
         self.open_limit: Callable[[], Offset] = lambda: self.end_offset
         # State of the folds at end_offset, for a checkpoint.
-        self.take_snapshots: Callable[[], Sequence[Snapshot]] = tuple
+        self.take_snapshots: Callable[[], Sequence[TakenSnapshot]] = tuple
         # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.
         self.snapshot_offset = Offset(-1)
         self.retainer_count = 0  # retainers that this log has had since it was opened

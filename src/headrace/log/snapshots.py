@@ -1,6 +1,7 @@
 """Where folds keep their snapshots: `folds/<name>-<offset>.snapshot`. The bytes are the folds' own. Blocks."""
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace.host.disk import Disk, read_file, write_atomically
@@ -16,7 +17,22 @@ class Snapshot(NamedTuple):
     data: bytes
 
 
-def save(disk: Disk, directory: str, snapshot: Snapshot) -> None:
+class FrozenSnapshot(NamedTuple):
+    """The same, taken down in little time: its bytes are made when they are saved, in the thread that does."""
+
+    name: str
+    offset: int
+    encode: Callable[[], bytes]
+
+    @property
+    def data(self) -> bytes:
+        return self.encode()
+
+
+TakenSnapshot = Snapshot | FrozenSnapshot
+
+
+def save(disk: Disk, directory: str, snapshot: TakenSnapshot) -> None:
     write_atomically(disk, directory, _file_name(snapshot.name, snapshot.offset), snapshot.data)
 
 

@@ -8,6 +8,7 @@ from tests.broker.queue.world import NAME, QueueWorld
 from headrace.log.config import LogConfig
 from headrace.model.errors import CorruptLogError, PartitionOfflineError
 from headrace.model.ids import Offset
+from headrace.testing.clock import settle
 
 KIB = 1024
 DELAY_MS = 600_000
@@ -86,6 +87,25 @@ def test_a_reader_that_registered_first_misses_nothing() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_reader_misses_nothing_of_partitions_that_were_added_after_it_registered(is_killed: bool) -> None:
+    async def main() -> None:
+        world = await small_queue(make())
+        await world.queues.move_reader(NAME, "mirror", {0: 0})
+        await world.node.broker.create_partitions(NAME, 2)
+        await settle()
+        if is_killed:
+            await world.node.kill()
+        (reader,) = world.queues.readers(NAME)
+        assert reader.positions == {0: 0, 1: 0}
+        await work_through(world, rounds=60, delayed_every=1000)
+        await world.node.clock.elapse(60_000)
+        read = [*await world.node.values(NAME), *await world.node.values(NAME, 1)]
+        assert len([value for value in read if value is not None]) == 601
+
+    run(main())
+
+
 def test_history_keeps_what_was_acknowledged_for_its_time() -> None:
     async def main() -> None:
         world = await small_queue(make(), history_ms=600_000)
@@ -127,6 +147,25 @@ def test_history_outlasts_a_restart_for_what_is_acknowledged_afterwards() -> Non
             await world.acknowledge(*messages)
         await world.node.clock.elapse(590_000)
         assert len([value for value in await world.node.values(NAME) if value is not None]) == 600
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_history_outlasts_a_restart_for_what_was_acknowledged_before(is_killed: bool) -> None:
+    async def main() -> None:
+        world = await small_queue(make(), history_ms=600_000)
+        for number in range(60):
+            await world.send(*(b"%d-%d" % (number, at) + b"x" * 1000 for at in range(10)))
+        await world.node.clock.elapse(3_600_000)
+        while messages := await world.receive(100):
+            await world.acknowledge(*messages)
+        for _ in range(2):
+            await world.node.clock.elapse(290_000)
+            await (world.node.kill() if is_killed else world.node.restart())
+        assert len([value for value in await world.node.values(NAME) if value is not None]) == 600
+        await world.node.clock.elapse(150_000)
+        assert world.node.broker.partition(NAME, 0).log.size_bytes < 100 * KIB
 
     run(main())
 

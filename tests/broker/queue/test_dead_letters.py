@@ -14,6 +14,7 @@ from headrace.model.errors import (
     UnknownQueueError,
     UnknownRedriveError,
 )
+from headrace.model.message import MOVE_HEADER, Message
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
@@ -61,6 +62,24 @@ def test_a_crash_at_any_moment_of_a_move_neither_loses_nor_doubles_a_dead_letter
             assert sorted(await heir.bodies(queue=DEAD)) == [b"a", b"b"], f"after a crash at call {at}"
             assert heir.counts().dead_lettered == 2
             heir.node.abandon()
+
+    run(main())
+
+
+def test_a_move_that_is_made_again_after_partitions_were_added_stores_no_second_letter() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        letters = [
+            Message(b"%d" % at, b"%d" % at if at % 2 else None, ((MOVE_HEADER, b"source/0/%d" % at),))
+            for at in range(8)
+        ]
+        sending = (await world.queues.live(NAME)).sending
+        first = await sending.send_moved(letters)
+        await world.node.broker.create_partitions(NAME, 5)
+        await settle()
+        again = await sending.send_moved(letters)
+        assert [(one.partition, one.offset) for one in again] == [(one.partition, one.offset) for one in first]
+        assert world.counts().visible == 8
 
     run(main())
 

@@ -572,6 +572,31 @@ def test_a_queue_that_is_being_made_makes_its_first_users_wait_and_refuses_none(
     run(main())
 
 
+def test_a_clock_that_was_ahead_and_is_set_back_before_a_restart_makes_nothing_come_too_soon_or_too_late() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(backoff=Backoff(first_ms=1000, last_ms=1000), retention_ms=7_000_000)
+        await world.send(b"before", delay_ms=20_000)
+        world.node.clock.jump_wall(-3_600_000)
+        await world.node.restart()
+        await world.send(b"short-lived", ttl_ms=60_000)
+        await world.send(b"later", delay_ms=20_000)
+        (first,) = await world.send(b"once", deduplication_id="x")
+        (again,) = await world.send(b"once", deduplication_id="x")
+        assert (again.offset, again.is_duplicate) == (first.offset, True)
+        messages = await world.receive()
+        assert [message.body for message in messages] == [b"short-lived", b"once"]
+        await world.release(*messages)
+        assert await world.bodies() == []
+        await world.node.clock.elapse(1000)
+        assert await world.bodies() == [b"short-lived", b"once"]
+        await world.node.clock.elapse(19_000)
+        assert await world.bodies() == [b"before", b"later"]
+        await world.node.clock.elapse(7_100_000)
+        assert (world.counts().visible, world.counts().expired) == (0, 4)
+
+    run(main())
+
+
 def test_a_full_disk_refuses_sends_and_takes_acknowledgements() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
@@ -599,16 +624,37 @@ def test_a_full_queue_refuses_sends_until_something_is_done() -> None:
     run(main())
 
 
-def test_a_message_that_may_go_anywhere_goes_where_there_is_room() -> None:
+def test_the_limit_of_a_queue_is_over_all_its_partitions() -> None:
     async def main() -> None:
-        world = await QueueWorld(Node()).start(partitions=2, messages_max=6)
-        keyed = await world.send(b"a", b"b", b"c", key=b"k")
-        for number in range(3):
-            (sent,) = await world.send(b"%d" % number)
-            assert sent.partition != keyed[0].partition
-        (refused,) = await world.queues.send(NAME, [Message(b"d")])
-        assert isinstance(refused, QueueFullError)
-        assert "holds its part of 6 messages" in str(refused)
+        world = await QueueWorld(Node()).start(partitions=3, messages_max=6)
+        outcomes = await world.queues.send(NAME, [Message(b"%d" % number, key=b"k") for number in range(4)])
+        assert [type(outcome) for outcome in outcomes] == [Sent] * 4
+        outcomes = await world.queues.send(NAME, [Message(b"%d" % number, key=b"%d" % number) for number in range(4)])
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["QueueFullError"] * 2 + ["Sent"] * 2
+        assert str(outcomes[-1]).startswith("queue orders holds its 6 messages")
+        await world.acknowledge(*await world.receive(1))
+        assert isinstance((await world.queues.send(NAME, [Message(b"x", key=b"k")]))[0], Sent)
+        planned, refused = (await world.queues.live(NAME)).sending.plan([Message(b"y")])
+        assert (planned, [type(error) for error in refused.values()]) == ({}, [QueueFullError])
+
+    run(main())
+
+
+def test_a_full_queue_drops_its_oldest_in_whichever_partition_they_lie() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=3, messages_max=6, overflow="drop_oldest")
+        sent = []
+        for number in range(6):
+            # Of three keys, which lie in three partitions.
+            sent += await world.send(b"%d" % number, key=b"gab"[number // 2 : number // 2 + 1])
+            await world.node.clock.elapse(10)
+        assert len({one.partition for one in sent}) == 3
+        await world.send(b"6", key=b"b")
+        await world.send(b"7", b"8", key=b"b")
+        assert world.counts().dropped == 3
+        await world.node.restart()
+        await world.send(b"9")
+        assert sorted(await world.bodies()) == [b"4", b"5", b"6", b"7", b"8", b"9"]
 
     run(main())
 

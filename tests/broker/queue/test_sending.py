@@ -8,6 +8,7 @@ from tests.broker.queue.world import NAME, QueueWorld
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError
 from headrace.model.message import Message, Sent
 from headrace.model.queue import QueueConfig
+from headrace.testing.clock import settle
 
 
 def messages_of(*bodies: bytes) -> list[Message]:
@@ -130,6 +131,48 @@ def test_a_request_over_several_partitions_is_known_though_one_message_has_an_id
             again = await world.queues.send(NAME, request, request_id="r")
             assert (marks(again), places(again)) == (["known"] * 6, places(first))
             assert len(await acknowledge_all(world)) == 6
+
+    run(main())
+
+
+# Several partitions.
+
+
+async def grow(world: QueueWorld, count: int) -> None:
+    await world.node.broker.create_partitions(NAME, count)
+    await settle()
+
+
+def test_an_id_is_known_in_the_whole_queue_whatever_keys_its_copies_have() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=3)
+        (first,) = await world.send(b"1", key=b"a", deduplication_id="x")
+        for key in (None, b"b", b"g"):
+            again = await world.queues.send_one(NAME, Message(b"2", key=key, deduplication_id="x"))
+            assert again == Sent(first.id, first.partition, first.offset, True)
+        both = await world.queues.send(
+            NAME, [Message(b"3", key=b"b", deduplication_id="y"), Message(b"4", key=b"a", deduplication_id="y")]
+        )
+        assert (marks(both), len(set(places(both)))) == (["new", "known"], 1)
+        assert sorted(await acknowledge_all(world)) == [b"1", b"3"]
+
+    run(main())
+
+
+def test_what_was_sent_before_partitions_were_added_is_known_when_it_is_sent_again() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2)
+        single = [Message(b"%d" % at, deduplication_id=f"id {at}") for at in range(8)]
+        keyed = [Message(b"k%d" % at, key=b"%d" % at) for at in range(8)]
+        first = await world.queues.send(NAME, single)
+        first += await world.queues.send(NAME, keyed, request_id="r")
+        await grow(world, 5)
+        for _ in range(2):
+            again = await world.queues.send(NAME, single) + await world.queues.send(NAME, keyed, request_id="r")
+            assert (marks(again), places(again)) == (["known"] * 16, places(first))
+            await world.node.restart()
+        other = await world.queues.send(NAME, keyed, request_id="s")
+        assert (marks(other), len({place[0] for place in places(other)}) > 2) == (["new"] * 8, True)
 
     run(main())
 

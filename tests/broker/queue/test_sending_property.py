@@ -15,11 +15,16 @@ from headrace.broker.queue.port import MessageState
 from headrace.model.errors import InvalidRequestError, QueueFullError
 from headrace.model.message import Message, Sent
 from headrace.model.queue import PRIORITY_DEFAULT
+from headrace.testing.clock import settle
 
 Place = tuple[int, int]
 # What one message of a request has. No queue takes a priority of 10.
 options = st.sampled_from(
-    [{}, {}, {}, {"key": b"a"}, {"key": b"b"}, {"deduplication_id": "x"}, {"deduplication_id": "y"}, {"priority": 10}]
+    [
+        *({}, {}, {}, {"key": b"a"}, {"key": b"b"}, {"key": b"c"}),
+        *({"deduplication_id": "x"}, {"deduplication_id": "y"}, {"deduplication_id": "x", "key": b"a"}),
+        *({"deduplication_id": "x", "key": b"g"}, {"priority": 10}),
+    ]
 )
 requests = st.lists(st.lists(options, min_size=1, max_size=5), min_size=1, max_size=4)
 steps = st.lists(
@@ -27,6 +32,7 @@ steps = st.lists(
         st.tuples(st.just("send"), st.lists(st.integers(0, 3), min_size=1, max_size=3)),
         st.tuples(st.just("acknowledge"), st.integers(1, 4)),
         st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("grow"), st.integers(1, 2)),
     ),
     min_size=2,
     max_size=14,
@@ -101,6 +107,10 @@ def test_a_message_that_is_sent_again_is_where_it_was_said_to_be_and_nowhere_els
                 await world.acknowledge(*received)
                 assert not done.keys() & {(message.partition, message.offset) for message in received}
                 done |= {(message.partition, message.offset): message.body for message in received}
+            elif step == "grow":
+                count = world.node.broker.topic(NAME).partition_count
+                await world.node.broker.create_partitions(NAME, count + value)
+                await settle()
             else:
                 await world.node.restart()
         page = await world.queues.browse(NAME, count_max=1000)

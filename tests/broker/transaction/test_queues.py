@@ -41,6 +41,21 @@ def test_what_is_sent_in_a_transaction_is_received_once_it_commits() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_what_is_sent_in_a_transaction_lives_as_long_as_it_is_to_whoever_sets_the_clock(jump_ms: int) -> None:
+    async def main() -> None:
+        world = await started()
+        world.clock.jump_wall(jump_ms)
+        begun = await world.transactions.begin()
+        await world.transactions.send(begun.id, "out", [Message(b"1", ttl_ms=60_000), Message(b"2", delay_ms=50_000)])
+        await world.transactions.commit(begun.id)
+        assert await world.bodies("out") == [b"1"]
+        await world.clock.elapse(50_000)
+        assert b"2" in await world.bodies("out")
+
+    run(main())
+
+
 def test_what_is_sent_in_a_transaction_that_aborts_never_was() -> None:
     async def main() -> None:
         world = await started()

@@ -1,5 +1,8 @@
 """How messages end: acknowledged, dead-lettered, expired, dropped, purged. Each is counted once."""
 
+from itertools import islice
+
+import msgspec
 import pytest
 from tests.folds.queue.script import Script
 
@@ -285,6 +288,20 @@ def test_retention_drops_from_between_what_stays_in_steps() -> None:
     assert script.fold.floor == 0
 
 
+@pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(ordered=True), QueueConfig(fair=True)])
+def test_retention_of_a_few_messages_does_not_go_through_all_that_are_held(config: QueueConfig) -> None:
+    script = Script(msgspec.structs.replace(config, retention_ms=1000))
+    script.send(*(Properties(key=b"%d" % (number % 2)) for number in range(20)))
+    script.receive(20, lease_ms=60_000)
+    held = script.fold.leases.values
+    script.wait(2000)
+    assert script.expire_old(7) == 7
+    assert sorted(script.fold.leases.values) == list(range(7, 20))
+    assert script.fold.leases.values is held, "all of it was made anew"
+    script.wait(60_000)
+    assert sorted(script.receive(20)) == list(range(7, 20))
+
+
 def test_retention_and_a_raised_log_start_are_counted_as_expired() -> None:
     script = Script()
     script.send(count=6)
@@ -302,11 +319,29 @@ def test_a_full_queue_drops_its_oldest_which_nobody_holds() -> None:
     script = Script()
     script.send(count=4)
     script.receive(1)
-    oldest = script.fold.oldest(2)
+    oldest = list(islice(script.fold.free_offsets(), 2))
     assert oldest == [1, 2]
     script.fold.drop(oldest, now=script.now)
     assert script.fold.counts.dropped == 2
     assert script.receive() == [3]
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(ordered=True), QueueConfig(fair=True)])
+def test_what_a_full_queue_drops_is_found_without_a_look_at_each_message_that_is_held(config: QueueConfig) -> None:
+    class Counted(dict[int, int]):
+        look_count = 0
+
+        def __contains__(self, offset: object) -> bool:
+            self.look_count += 1
+            return super().__contains__(offset)
+
+    script = Script(config)
+    script.send(*(Properties(key=b"%d" % number) for number in range(1000)))
+    assert len(script.receive(1000)) == 1000
+    script.send(Properties(key=b"0"), Properties(priority=9), Properties(due_ms=2_000_000), Properties(key=b"a"))
+    held = script.fold.leases.values = Counted(script.fold.leases.values)
+    assert list(script.fold.free_offsets()) == [1000, 1001, 1002, 1003]
+    assert held.look_count < 10
 
 
 def test_moved_messages_are_counted_with_the_dead_letters() -> None:

@@ -1,6 +1,7 @@
 """Whatever is sent, received, acknowledged and restarted: the fold does what a plain model of a queue does."""
 
 import os
+from itertools import islice
 from uuid import UUID
 
 import msgspec
@@ -41,6 +42,7 @@ configs = st.builds(
     deduplication_window_ms=st.sampled_from([0, 300]),
     leased_max=st.sampled_from([3, 1000, 1000]),
     retention_ms=st.sampled_from([None, None, 1, 120, 7 * DAY_MS]),
+    history_ms=st.sampled_from([0, 0, 400, 5000]),
 )
 properties = st.builds(
     lambda delay_ms, ttl_ms, **rest: (delay_ms, ttl_ms, Properties(**rest)),
@@ -79,6 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.snapshots: list[tuple[int, bytes]] = []
         self.receipts: list[tuple[int, int]] = []  # every one that was ever given out
         self.acknowledged: set[int] = set()
+        self.done: dict[int, int | None] = {}  # when each was; None: before the history was what it is
         self.send(6, wishes, 0, None)
 
     # What senders do.
@@ -242,7 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not is_now:
             return
         self.fold.advance(self.now)
-        oldest = self.fold.oldest(count)
+        oldest = list(islice(self.fold.free_offsets(), count))
         self.model.advance(self.now)
         free = [message.offset for message in self.model.live() if message.state not in KEPT]
         assert oldest == free[:count]
@@ -271,7 +274,11 @@ class QueueMachine(RuleBasedStateMachine):
             return
         # Whether keys are obeyed is chosen when a queue is made: another test is about a change of that.
         config = msgspec.structs.replace(config, ordered=self.config.ordered, fair=self.config.fair)
+        is_other_history = config.history_ms != self.fold.config.history_ms
         self.written(self.fold.configure(config, now=self.now))
+        if is_other_history:
+            self.note_done()
+            self.done = dict.fromkeys(self.done)
 
     @rule()
     def tick(self) -> None:
@@ -366,6 +373,26 @@ class QueueMachine(RuleBasedStateMachine):
         for id_ in (b"x", b"y"):
             assert self.fold.find_duplicate(id_, now=self.now) == self.model.find_duplicate(id_)
         self.one_valid_receipt_at_most()
+        self.note_done()
+        self.what_was_done_lately_is_kept()
+
+    def note_done(self) -> None:
+        for message in self.model.messages.values():
+            if not message.is_live:
+                # What a transaction withdrew was no entry's doing, and nobody wants to read it.
+                is_withdrawn = message.state == "withdrawn"
+                self.done.setdefault(message.offset, None if is_withdrawn else self.fold.noted.wall_ms)
+
+    def what_was_done_lately_is_kept(self) -> None:
+        """For the time of the history, and for no more than an eighth longer, or a second where that is more."""
+        history_ms = self.fold.config.history_ms
+        kept = self.fold.kept_for_history(self.fold.now)
+        for offset, done_ms in self.done.items():
+            is_kept = kept is not None and (offset >= kept.start or offset in kept.offsets)
+            if history_ms and done_ms is not None and done_ms > self.fold.now.wall_ms - history_ms:
+                assert is_kept
+            elif done_ms is not None and done_ms <= self.fold.now.wall_ms - history_ms - max(history_ms // 8, 1000):
+                assert not is_kept
 
     def agree(self, message: Message) -> None:
         state = state_of(self.fold, message.offset)

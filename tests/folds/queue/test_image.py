@@ -5,17 +5,18 @@ import tracemalloc
 from random import Random
 from uuid import UUID
 
+import msgspec
 import pytest
 from tests.folds.queue.script import NAME, Script
 
 from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.fold import QueueFold
-from headrace.folds.queue.image import fold_name, restore, snapshot
+from headrace.folds.queue.image import fold_name, freeze, restore, snapshot
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.op import Op
 from headrace.log import snapshots
 from headrace.model.errors import CorruptLogError
-from headrace.model.queue import SPAN_MS_MAX, QueueConfig
+from headrace.model.queue import SPAN_MS_MAX, Backoff, QueueConfig
 from headrace.testing.disk import SimulatedDisk
 
 LEASE_BYTES_MAX = 200
@@ -151,3 +152,26 @@ def test_a_waiting_message_of_an_ordered_queue_costs_a_few_bytes() -> None:
         tracemalloc.stop()
     print(f"waiting behind a key: {used / 20_000:.0f} bytes each")
     assert used / 20_000 < 16
+
+
+@pytest.mark.parametrize("kind", ["plain", "ordered", "fair"])
+def test_a_snapshot_is_of_the_moment_at_which_it_was_taken_however_late_it_is_encoded(kind: str) -> None:
+    config = QueueConfig(history_ms=1000, backoff=Backoff(), max_deliveries=2, delay_ms=10, ttl_ms=90_000)
+    script = Script(msgspec.structs.replace(config, ordered=kind == "ordered", fair=kind == "fair"))
+    wishes = [
+        Properties(key=b"%d" % (at % 3), priority=at % 10, deduplication_id=b"%d" % at, move_id=b"m%d" % at)
+        for at in range(20)
+    ]
+    script.send(*wishes)
+    script.wait(100)
+    script.release(*script.receive(3), delay_ms=500)
+    script.receive(4)
+    before, encode = snapshot(script.fold, NAME), freeze(script.fold, NAME)
+    script.acknowledge(*script.fold.leases.values)
+    script.wait(31_000)
+    script.send(*(wish._replace(deduplication_id=b"other", move_id=b"other") for wish in wishes))
+    script.fold.move_reader("mirror", 3, now=script.now)
+    script.fold.purge(12, now=script.now)
+    script.receive(5)
+    script.wait(100_000)
+    assert encode() == before != snapshot(script.fold, NAME)

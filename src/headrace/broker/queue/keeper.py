@@ -1,12 +1,11 @@
 """What is done for a queue every few seconds: its retention, and how far its log may be cleaned.
 
 Retention is by the time of sending, or of the end of a message's delay, and written down as an entry, so a replay drops
-the same messages. The limit of cleaning is the lowest of what history asks for and what named readers have not read, as
-far as their own limits go. Below it, what was acknowledged lately is kept for the history too (lately.py).
+the same messages. The limit of cleaning is the lowest of what named readers have not read, as far as their own limits
+go. What the queue's history asks for is known to its fold.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from headrace.broker.queue.live_queue import LiveQueue
@@ -17,9 +16,8 @@ from headrace.model.ids import Offset
 
 
 class Keeper:
-    def __init__(self, *, loader: Loader, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, *, loader: Loader) -> None:
         self._loader = loader
-        self._wall_ms = wall_ms
 
     async def keep(self, live: LiveQueue) -> None:
         for partition in list(live.partitions):
@@ -32,17 +30,13 @@ class Keeper:
         partition.follow_start()
         partition.note_time()
         config = partition.fold.config
-        now_ms = self._wall_ms()
+        now_ms = partition.now.now().wall_ms
         if config.retention_ms is not None:
             upto = await self._offset_at(partition, now_ms - config.retention_ms - config.delay_ms)
             await partition.catch_up()
             while partition.expire_old(upto):  # noqa: ASYNC110 - a step, and then others have their turn
                 await asyncio.sleep(0)
         limit = partition.partition.high_watermark
-        partition.note_live()
-        if config.history_ms:
-            since_ms = partition.lately.since_ms(now_ms, config.history_ms)
-            limit = min(limit, await self._offset_at(partition, since_ms))
         if partition.fold.readers:
             oldest = await self._offset_at(partition, now_ms - config.reader_lag_ms_max)
             for position in list(partition.fold.readers.values()):

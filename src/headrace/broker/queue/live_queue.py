@@ -63,7 +63,7 @@ class LiveQueue:
         self._loader = loader
         self._line: dict[PendingReceive, None] = {}
         self._turn = 0
-        self.sending = Sending(self, clock)
+        self.sending = Sending(self, loader, clock)
         self.leases = Leases(self, signer)
         self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}  # in the order of time
         self._attempt_leases = 0

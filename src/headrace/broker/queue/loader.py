@@ -11,7 +11,7 @@ from headrace.broker.queue.cache import CacheView
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.log.driver import Cold, LogStore
 from headrace.log.reader import Slice
-from headrace.model.batch import read_header
+from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
 from headrace.model.errors import CorruptBatchError, CorruptLogError, HeadraceError, OffsetOutOfRangeError
 from headrace.model.ids import Offset
 from headrace.wire.message import StoredMessage, decode_messages
@@ -108,6 +108,20 @@ class Loader:
             except CorruptLogError as damage:
                 partition.partition.take_offline(damage)
                 raise
+
+    def glance(self, partition: PartitionQueue, offset: int) -> BatchHeader | None:
+        """The header of the batch that holds a message; None where a device would have to be waited for."""
+        log = partition.partition.log
+        try:
+            found = self._store.try_read(
+                log.read(Offset(offset), bytes_max=HEADER_SIZE, upto=partition.partition.high_watermark)
+            )
+        except OffsetOutOfRangeError:
+            return None
+        except CorruptLogError as damage:
+            partition.partition.take_offline(damage)
+            return None
+        return None if isinstance(found, Cold) or not found.data else read_header(found.data)
 
     async def _finish(self, cold: "_Rest", found: Found, done: Done) -> None:
         rest: _Rest | None = cold

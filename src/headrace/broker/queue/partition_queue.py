@@ -13,11 +13,12 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
+from pyroaring import BitMap64
+
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.lately import Lately
 from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
@@ -25,11 +26,11 @@ from headrace.broker.queue.steady import FoldClock
 from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
-from headrace.folds.queue.image import fold_name, snapshot
+from headrace.folds.queue.image import fold_name, freeze
 from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
-from headrace.log.snapshots import Snapshot
+from headrace.log.snapshots import FrozenSnapshot
 from headrace.model.errors import HeadraceError, StaleReceiptError
 from headrace.model.ids import Offset
 from headrace.model.queue import Guarantee, QueueConfig
@@ -81,7 +82,6 @@ class PartitionQueue:
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
         # Nothing at or above is dropped from the log; set every few seconds (keeper.py).
         self.clean_limit = Offset(0)
-        self.lately = Lately()  # what is kept below that for the queue's history; likewise
         self.oldest: tuple[int, int] | None = None  # the oldest live message and when it was sent; likewise
 
     # The partition's side.
@@ -157,19 +157,18 @@ class PartitionQueue:
     def pending_count(self) -> int:
         return self._ledger.count + self._outbox.count
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> FrozenSnapshot | None:
         if self._ledger.has_pending:
             return None
         self.fold.advance(self.now.now())
         if self.fold.is_behind:
             return None
-        return Snapshot(self._name, self.fold.end_offset, snapshot(self.fold, self._name))
+        return FrozenSnapshot(self._name, self.fold.end_offset, freeze(self.fold, self._name))
 
     def open(self, config: QueueConfig) -> None:
         """Begin, attached to a partition whose end the fold has reached."""
         if self.fold.config != config:
             self._ledger.write(self.fold.configure(config, now=self.now.now()))
-        self.note_live()
         self.partition.log.retainer = self
         self.tick()
 
@@ -319,10 +318,6 @@ class PartitionQueue:
         """End leases for good where there are no dead letters: nobody gets these again, and they are counted."""
         self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
 
-    def drop_oldest(self, count: int) -> None:
-        if offsets := self.fold.oldest(count):
-            self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
-
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""
         live = tuple(offset for offset in offsets if self.fold.is_live(offset))
@@ -400,21 +395,27 @@ class PartitionQueue:
     # What of the log must stay (log/clean.py asks).
 
     def limit(self) -> Offset:
-        return min(self.clean_limit, self.partition.high_watermark)
+        kept = self.fold.kept_for_history(self.now.now())
+        limit = min(self.clean_limit, self.partition.high_watermark)
+        return limit if kept is None else min(limit, Offset(kept.start))
 
     def live_count(self, start: Offset, end: Offset) -> int:
-        if self.lately.offsets:
-            return len(self.lately.with_live(self.fold.live, start, end))
-        return self.fold.live_in(start, end)
+        if not self.fold.config.history_ms:
+            return self.fold.live_in(start, end)
+        return len(self._staying(start, end))
 
     def live_offsets(self, start: Offset, end: Offset) -> Sequence[int]:
-        if self.lately.offsets:
-            return array("q", self.lately.with_live(self.fold.live, start, end))
-        return array("q", self.fold.live_offsets(start, end))
+        if not self.fold.config.history_ms:
+            return array("q", self.fold.live_offsets(start, end))
+        return array("q", self._staying(start, end))
 
-    def note_live(self) -> None:
-        """Note what is not done, for the queue's history."""
-        self.lately.note(self.fold.live, now_ms=self.now.now().wall_ms, history_ms=self.fold.config.history_ms)
+    def _staying(self, start: Offset, end: Offset) -> BitMap64:
+        """What is not done, or was not lately, from one offset up to another."""
+        within = BitMap64()
+        within.add_range(start, end)
+        kept = self.fold.kept_for_history(self.now.now())
+        live = self.fold.live & within
+        return live if kept is None else live | (kept.offsets & within)
 
     # Time.
 

@@ -110,7 +110,7 @@ class NodeQueues:
             send=self._send_moved,
             save=admin.save_redrives,
         )
-        self._keeper = Keeper(loader=self._loader, wall_ms=steady.wall_ms)
+        self._keeper = Keeper(loader=self._loader)
         self._live = Registry(
             broker=broker,
             catalog=catalog,

@@ -7,7 +7,7 @@ from headrace.broker.ledger import Told
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Reader
-from headrace.model.errors import InvalidRequestError, UnknownReaderError
+from headrace.model.errors import HeadraceError, InvalidRequestError, UnknownReaderError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
@@ -31,6 +31,17 @@ async def move_reader(live: LiveQueue, name: str, positions: Mapping[int, int]) 
 
     await live.each_partition(move)
     return find_reader(live, name)
+
+
+def inherit_readers(live: LiveQueue, opened: PartitionQueue) -> None:
+    """Have a partition that was added hold what it gets for those who read the others: they cannot have read it."""
+    names = {name for partition in live.partitions for name in partition.fold.readers}
+    for name in sorted(names - opened.fold.readers.keys()):
+        opened.move_reader(name, opened.partition.start_offset, _nobody_waits)
+
+
+def _nobody_waits(_: HeadraceError | None) -> None:
+    """It is written before any message is, in the same turn."""
 
 
 def find_reader(live: LiveQueue, name: str) -> Reader:

@@ -10,6 +10,7 @@ from headrace.broker.queue.cache import MessageCache
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader
 from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.broker.queue.readers import inherit_readers
 from headrace.broker.queue.receipt import Signer
 from headrace.broker.queue.replay import restore_queue
 from headrace.broker.queue.steady import FoldClock, SteadyClock
@@ -155,7 +156,7 @@ class Registry:
             id=live.queue.id,
             partition=partition,
             fold=fold,
-            now=FoldClock(self._steady, last_lease_ms=fold.last_lease_ms),
+            now=FoldClock(self._steady, fold.now),
             clock=self._clock,
             cache=self._cache.view(),
             on_visible=live.serve,
@@ -164,6 +165,7 @@ class Registry:
         partition.attach(opened)
         live.partitions.add(opened)
         opened.open(live.queue.config)
+        inherit_readers(live, opened)
 
     def _changed(self, change: CatalogChange) -> None:
         if isinstance(change, QueueDeleted):

@@ -1,8 +1,10 @@
 """Sends to a queue: which partition, whether at all, and what counts as sent before.
 
-A key and an id are bound to a partition, and refused while that one is offline. What is bound to none goes to those
-that are at work. Between the two are requests with an id, which clients draw for each call in case they have to repeat
-it: their home follows from the id, and is given up once the queue would not remember a first copy there any more.
+A key and an id are bound to a partition, and refused while that one is offline. What was sent before is answered by the
+partition that has it, wherever its second copy is bound to: that may have another key, and since the first one came
+partitions may have been added. What is bound to none goes to those that are at work. Between the two are requests with
+an id, which clients draw for each call in case they have to repeat it: their home follows from the id, and is given up
+once the queue would not remember a first copy there any more.
 
 Whether something was sent before is looked at before a full queue refuses it or makes room: a duplicate takes none.
 """
@@ -14,6 +16,8 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
+from headrace.broker.queue.loader import Loader
+from headrace.broker.queue.oldest import Oldest
 from headrace.broker.queue.outbox import (
     Outcome,
     message_share,
@@ -45,12 +49,15 @@ class Target(Protocol):
 
 
 class Sending:
-    def __init__(self, live: Target, clock: Clock) -> None:
+    def __init__(self, live: Target, loader: Loader, clock: Clock) -> None:
         self._live = live
+        self._oldest = Oldest(live.partitions, loader)
         self._partitions = live.partitions
         self._opened = live.partitions.opened
         self._clock = clock
         self._turn = 0
+        # How many partitions there were last, and since when (monotonic).
+        self._count = self._count_since_ms = 0
         # Since when requests find their home offline, by its number (monotonic).
         self._homeless_ms: dict[int, int] = {}
 
@@ -68,6 +75,8 @@ class Sending:
             stored_in.check_space()
             _check(message, log.config.message_bytes_max)
             single = single_share(message)
+            if single.id is not None:
+                partition = self._holder(single.id) or partition
             if config.messages_max is not None:
                 self._make_room(partition, single.id)
         except HeadraceError as error:
@@ -86,9 +95,10 @@ class Sending:
         if self._live.queue.config.deduplication is _BY_CONTENT:
             messages = [_with_content_id(message) for message in messages]
         places = self._check_all(messages, gather)
-        request = None if request_id is None else Request(request_id.encode(), len(messages))
+        request = None if request_id is None else self._request(request_id, messages, places)
         default = self._next().index if request is None else self._home(request, messages, places)
-        for partition, share in self._split(messages, places, default, gather).items():
+        spread = (request and request.spread) or self._partitions.count
+        for partition, share in self._split(messages, places, default, spread, gather).items():
             try:
                 _check_open(partition)
             except HeadraceError as error:
@@ -111,18 +121,18 @@ class Sending:
         return [at for at in places if at not in refused] if refused else places
 
     def _split(
-        self, messages: Sequence[Message], places: Sequence[int], default: int, gather: Gather[Outcome]
+        self, messages: Sequence[Message], places: Sequence[int], default: int, spread: int, gather: Gather[Outcome]
     ) -> dict[PartitionQueue, Sequence[int]]:
-        """Which of them go where."""
+        """Which of them go where, by so many partitions."""
         if self._partitions.count == 1:
             return {self._opened[0]: places} if places else {}
-        shares: dict[PartitionQueue, list[int]] = {}
-        for at in places:
+        shares: dict[PartitionQueue, Sequence[int]] = {}
+        for index, share in _grouped(messages, places, default, spread).items():
             try:
-                shares.setdefault(self._route(messages[at], default), []).append(at)
+                shares[self._partitions.at(index)] = share
             except HeadraceError as error:
-                gather.set(at, error)
-        return dict(shares)
+                gather.set_all(share, [error] * len(share))
+        return shares
 
     def _store(
         self,
@@ -143,11 +153,12 @@ class Sending:
         for at in places:
             share = message_share(messages[at], gather, at, request)
             try:
-                self._make_room(partition, share.id)
-            except QueueFullError as error:
+                holder = partition if share.id is None else self._holder(share.id) or partition
+                self._make_room(holder, share.id)
+            except HeadraceError as error:
                 gather.set(at, error)
             else:
-                partition.send(share)
+                holder.send(share)
 
     def _takes_whole(
         self, partition: PartitionQueue, id: bytes | None, places: Sequence[int], request: Request | None
@@ -163,34 +174,67 @@ class Sending:
         return True
 
     def _next(self) -> PartitionQueue:
-        """Where messages go that are bound to no partition: to each that is at work and has room, in turn."""
+        """Where messages go that are bound to no partition: to each that is at work, in turn."""
         opened = self._opened
-        full: PartitionQueue | None = None
         for _ in opened:
             self._turn += 1
             partition = opened[self._turn % len(opened)]
-            if partition.partition.log.broken is not None:
-                continue
-            room = self._room(partition)
-            if room is None or room > 0:
-                return partition
-            full = full or partition
-        return full or partition  # with none at work, the last one says why
+            if partition.partition.log.broken is None:
+                break
+        return partition  # with none at work, the last one says why
 
-    def _room(self, partition: PartitionQueue) -> int | None:
-        """For how many messages more it has room, below zero where it holds too many; None: there is no limit.
+    def _room(self) -> int | None:
+        """For how many messages more the queue has room, below zero where it holds too many; None: there is no limit.
 
-        The limit is the queue's, shared evenly by its partitions.
+        What partitions hold that are offline is not known, and not counted.
         """
         messages_max = self._live.queue.config.messages_max
         if messages_max is None:
             return None
-        return max(messages_max // self._partitions.count, 1) - partition.message_count
+        return messages_max - sum([partition.message_count for partition in self._partitions])
+
+    def _holder(self, id: bytes) -> PartitionQueue | None:
+        """Who has what is known by this id, or gets it in this turn."""
+        if self._partitions.count == 1:
+            return None
+        holder = next((partition for partition in self._opened if partition.knows(id)), None)
+        return holder and self._partitions.at(holder.index)
+
+    def _request(self, id: str, messages: Sequence[Message], places: Sequence[int]) -> Request:
+        """A request over as many partitions as there are, or as there were when it came first, if that was lately."""
+        count = self._partitions.count
+        request = Request(id.encode(), len(messages))
+        if count == 1 or all(_bound_by(messages[at]) is None for at in places):
+            return request
+        if self._may_have_grown(count):
+            for spread in range(count - 1, 0, -1):
+                before = request._replace(spread=spread)
+                if self._is_known(before, messages, places):
+                    return before
+        return request._replace(spread=count)
+
+    def _may_have_grown(self, count: int) -> bool:
+        """Whether there may have been fewer partitions when something was sent that is remembered."""
+        now_ms = self._clock.monotonic_ms()
+        if count != self._count:
+            self._count, self._count_since_ms = count, now_ms
+        return now_ms - self._count_since_ms < self._live.queue.config.deduplication_window_ms
+
+    def _is_known(self, request: Request, messages: Sequence[Message], places: Sequence[int]) -> bool:
+        """Whether something of a request is stored, over as many partitions as it says."""
+        home = crc32(request.id) % request.spread
+        for index, share in _grouped(messages, places, home, request.spread).items():
+            unbound = [at for at in share if messages[at].deduplication_id is None]
+            if unbound and self._partitions.is_at_work(index):
+                names = request.share_name(len(share)), request.message_name(unbound[0])
+                if any(self._partitions.at(index).knows(named_id(name)) for name in names):
+                    return True
+        return False
 
     def _home(self, request: Request, messages: Sequence[Message], places: Sequence[int]) -> int:
         """Where a request goes: always the same way, or its repetition would not meet it."""
         partitions, count = self._partitions, self._partitions.count
-        home = crc32(request.id) % count
+        home = crc32(request.id) % (request.spread or count)
         # With keys, a request has parts in several partitions, and an id that is known tells of one of them.
         if count == 1 or any(message.key is not None for message in messages):
             return home
@@ -228,7 +272,7 @@ class Sending:
                 partition = self._route(message, default)
                 _check_open(partition)
                 _check(message, partition.partition.log.config.message_bytes_max)
-                self._make_room(partition, own_id(message), ahead=len(planned.get(partition, ())))
+                self._make_room(partition, own_id(message), ahead=at - len(refused))
             except HeadraceError as error:
                 refused[at] = error
             else:
@@ -241,9 +285,9 @@ class Sending:
         for at, message in enumerate(messages):
             share = moved_share(message, gather, at)
             count = self._partitions.count
-            index = 0 if count == 1 else crc32(message.key or share.id or b"") % count
+            assert share.id is not None
             try:
-                partition = self._partitions.at(index)
+                partition = self._holder(share.id) or self._partitions.at(crc32(message.key or share.id) % count)
                 partition.check_space()
                 partition.send(share)
             except HeadraceError as error:
@@ -252,9 +296,7 @@ class Sending:
 
     def _route(self, message: Message, default: int | None = None) -> PartitionQueue:
         """By key, so that a key stays in order; else by deduplication id, so that both copies meet; else anywhere."""
-        by = message.key
-        if by is None and message.deduplication_id is not None:
-            by = message.deduplication_id.encode()
+        by = _bound_by(message)
         if by is not None:
             return self._partitions.at(crc32(by) % self._partitions.count)
         return self._next() if default is None else self._partitions.at(default)
@@ -264,16 +306,32 @@ class Sending:
 
         `ahead` are others, not handed over yet.
         """
-        room = self._room(partition)
+        room = self._room()
         if room is None or room >= ahead + count or partition.knows(id):
             return
         config, name = self._live.queue.config, self._live.queue.name
         if config.overflow is Overflow.REJECT:
-            full = f"queue {name} holds its {config.messages_max} messages"
-            if self._partitions.count > 1:
-                full = f"partition {partition.index} of queue {name} holds its part of {config.messages_max} messages"
-            raise QueueFullError(f"{full}; acknowledge some, then retry")
-        partition.drop_oldest(ahead + count - room)
+            raise QueueFullError(f"queue {name} holds its {config.messages_max} messages; acknowledge some, then retry")
+        self._oldest.drop(ahead + count - room)
+
+
+def _bound_by(message: Message) -> bytes | None:
+    """What says to which partition a message goes; None: any."""
+    if message.key is None and message.deduplication_id is not None:
+        return message.deduplication_id.encode()
+    return message.key
+
+
+def _grouped(messages: Sequence[Message], places: Sequence[int], default: int, spread: int) -> dict[int, list[int]]:
+    """The places of messages by the partition to which they are bound, of so many; the second of an id to the first."""
+    groups: dict[int, list[int]] = {}
+    of_id: dict[str, int] = {}
+    for at in places:
+        by = _bound_by(messages[at])
+        index = default if by is None else crc32(by) % spread
+        id = messages[at].deduplication_id
+        groups.setdefault(index if id is None else of_id.setdefault(id, index), []).append(at)
+    return groups
 
 
 def _check_open(partition: PartitionQueue) -> None:

@@ -8,7 +8,7 @@ transaction. What an earlier process began is aborted at the start, since nobody
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from zlib import crc32
@@ -19,6 +19,7 @@ from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import setter
+from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.transaction.coordinator import Coordinator
 from headrace.broker.transaction.held import LiveQueues
 from headrace.broker.transaction.port import Begun
@@ -59,6 +60,13 @@ class Session:
         first = self.sequences.get(place, 0)
         self.sequences[place] = first + count
         return first
+
+
+class _Part(NamedTuple):
+    """What of a call goes into one partition, and the time of day there: a queue's goes on when clocks are set."""
+
+    placed: list[Placed]
+    wall_ms: Callable[[], int]
 
 
 class _Rested(NamedTuple):
@@ -121,9 +129,9 @@ class NodeTransactions:
         with _in_words():
             await self._coordinator.add(session.token.producer, partitions=[partition.id for partition in planned])
             promises = [
-                (partition, chunk, self._append(session, partition, chunk))
-                for partition, placed in planned.items()
-                for chunk in _chunks(placed)
+                (partition, chunk, self._append(session, partition, chunk, part.wall_ms()))
+                for partition, part in planned.items()
+                for chunk in _chunks(part.placed)
             ]
         for partition, chunk, promise in promises:
             try:
@@ -183,26 +191,28 @@ class NodeTransactions:
 
     async def _plan(
         self, name: str, messages: Sequence[Message]
-    ) -> tuple[dict[Partition, list[Placed]], dict[int, Sent | HeadraceError]]:
+    ) -> tuple[dict[Partition, _Part], dict[int, Sent | HeadraceError]]:
         catalog = self._broker.catalog
         if name not in catalog.topics or name in catalog.queues:
             await self._queues.ensure(name)
             live = await self._queues.live(name)
             planned, refused = live.sending.plan(messages)
-            return {one.partition: placed for one, placed in planned.items()}, dict(refused)
+            parts = {one.partition: _Part(placed, _wall_clock(one)) for one, placed in planned.items()}
+            return parts, dict(refused)
         topic = self._broker.topic(name)
         self._turn += 1
-        by_partition: dict[Partition, list[Placed]] = {}
+        by_partition: dict[Partition, _Part] = {}
         for at, message in enumerate(messages):
             index = (self._turn if message.key is None else crc32(message.key)) % topic.partition_count
-            by_partition.setdefault(self._broker.partition(name, index), []).append((at, message))
+            part = by_partition.setdefault(self._broker.partition(name, index), _Part([], self._clock.wall_ms))
+            part.placed.append((at, message))
         return by_partition, {}
 
-    def _append(self, session: Session, partition: Partition, chunk: list[Placed]) -> Promise[Appended]:
+    def _append(self, session: Session, partition: Partition, chunk: list[Placed], sent_ms: int) -> Promise[Appended]:
         """In the turn in which the coordinator says that this belongs to the transaction."""
         token = session.token
         self._coordinator.verify(token.producer, partition=partition.id)
-        batch = encode_messages([message for _, message in chunk], self._clock.wall_ms(), keys=True).batch
+        batch = encode_messages([message for _, message in chunk], sent_ms, keys=True).batch
         sequence = session.take_sequences(partition.id, len(chunk))
         stamp_transactional(batch, producer_id=token.producer_id, epoch=token.epoch, sequence=sequence)
         return partition.append(memoryview(batch), is_verified=True)
@@ -252,6 +262,10 @@ def _in_words() -> Iterator[None]:
         raise TransactionStateError(
             "the transaction has ended: it was aborted, its time was over, or the node was restarted; begin anew"
         ) from error
+
+
+def _wall_clock(partition: PartitionQueue) -> Callable[[], int]:
+    return lambda: partition.now.now().wall_ms
 
 
 def _chunks(placed: list[Placed]) -> list[list[Placed]]:

@@ -34,12 +34,14 @@ delayed by its own wish or retried costs memory by the message.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from headrace.folds.queue import attempt as packed
 from headrace.folds.queue.attempt import NO_HISTORY, History
 from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.lately import Kept
 from headrace.folds.queue.op import (
     Acked,
     Configured,
@@ -299,14 +301,21 @@ class QueueFold(QueueState):
             return False
         return any(self.late_dues.values[offset] <= due_before_ms for offset in offsets_in(self.late, 0, upto))
 
-    def oldest(self, count: int) -> list[int]:
-        """The first messages that nobody holds and that are not on their way out: what a full queue drops."""
-        return list(islice(filter(self._is_free, self.live), count))
+    def free_offsets(self) -> Iterator[int]:
+        """Messages that nobody holds and that are not on their way out, in order: of these a full queue drops."""
+        if self.is_behind:
+            return filter(self._is_free, self.live)
+        # Not a look at each live one in turn: a million may be leased before the first that is not.
+        ready = filter(self._is_ready, self.shelf.maybe_ready())
+        return merge(ready, iter(self.delayed), iter(self.overdue))
 
     def _is_free(self, offset: int) -> bool:
         if self.is_behind:
             self.settle((offset,))
         return not any(offset in place for place in (self.leases, self.dying_reasons, self.held, self.undecided))
+
+    def _is_ready(self, offset: int) -> bool:
+        return self._is_free(offset) and offset not in self.delayed and offset not in self.overdue
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
         return self._applied(Dropped(tuple(offsets), self._moment(now, offsets)))
@@ -391,6 +400,11 @@ class QueueFold(QueueState):
 
     def live_offsets(self, start: int, end: int) -> Iterator[int]:
         return offsets_in(self.live, start, end)
+
+    def kept_for_history(self, now: Instant) -> Kept | None:
+        """What must stay to be read by offset though it is done."""
+        history_ms = self.config.history_ms
+        return self.lately.kept(now.wall_ms - history_ms, self.noted.wall_ms) if history_ms else None
 
     def _moment(self, now: Instant, offsets: Iterable[int] = ()) -> Instant:
         """What an entry about these says: never earlier than what time has already done here, and has done to these."""

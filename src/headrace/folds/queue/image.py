@@ -7,8 +7,9 @@ Whoever takes a snapshot lets time pass first, and has appended every decision. 
 else: one that does not read back is thrown away, and the log is replayed.
 """
 
+import struct
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,7 @@ from pyroaring import BitMap64
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.lately import Note
 from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
@@ -24,9 +26,12 @@ from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 3  # 1 had no transactions, 2 no attempts that do not count and no long delays
+_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
+_PIECE_COUNT = 65_535  # a longer list is encoded one by one
+_ARRAY_16 = struct.Struct(">BH")  # how MessagePack begins an array
+_ARRAY_32 = struct.Struct(">BI")
 _AS_RUNS = b"r"
 _AS_SET = b"s"
 
@@ -62,6 +67,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
     late_dues: _Packed = (b"", b"")
+    notes: list[tuple[int, int, bytes, int]] = []  # moment, end, what was live, the last entry's moment
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -70,45 +76,79 @@ def fold_name(subscription_id: UUID) -> str:
 
 
 def snapshot(fold: QueueFold, name: str) -> bytes:
-    image = _Image(
-        config=fold.config,
-        now=fold.now,
-        noted=fold.noted,
-        arrived_end=fold.arrived_end,
-        counts=fold.counts,
-        readers=sorted(fold.readers.items()),
-        live=_dump_set(fold.live),
-        delayed=_dump_set(fold.delayed),
-        lapsed=_dump_set(fold.lapsed),
-        overdue=_dump_set(fold.overdue),
-        leases=_dump_packed(fold.leases.values),
-        rests=_dump_packed(fold.rests.values),
-        lives=_dump_packed(fold.lives.values),
-        attempts=_dump_packed(fold.attempts),
-        rest_runs=fold.rest_runs.dump(),
-        life_runs=fold.life_runs.dump(),
-        dying=sorted(fold.dying_reasons.items()),
-        priorities=[
-            (priority, _dump_set(members)) for priority, members in sorted(fold.shelf.others.items()) if members
-        ],
-        lanes=[(key, turn, _dump_offsets(offsets)) for key, turn, offsets in fold.shelf.lanes()],
-        turn=fold.shelf.turn,
-        deduplication=list(fold.deduplication.dump()),
-        moves=list(fold.moves.dump()),
-        undecided=_dump_set(fold.undecided),
-        transactions=[
-            (producer_id, _dump_set(one.offsets), list(one.identified.values()))
-            for producer_id, one in sorted(fold.transactions.items())
-        ],
-        held=[
-            (offset, held.producer_id, held.lease.to_bytes(_PACKED_BYTES, "big", signed=True))
-            for offset, held in sorted(fold.held.items())
-        ],
-        unused=sorted(fold.unused.items()),
-        late_dues=_dump_packed(fold.late_dues.values),
-    )
-    payload = msgspec.msgpack.encode(image)
-    return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
+    return freeze(fold, name)()
+
+
+def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
+    """Take the state down as it is now. What is returned makes its bytes, in any thread and while the fold goes on.
+
+    A hundred thousand keys or leases are copied in some ten milliseconds; to make bytes of them takes many times as
+    long, in which others are to be served.
+    """
+    config, end_offset, now, noted, arrived_end = fold.config, fold.end_offset, fold.now, fold.noted, fold.arrived_end
+    counts, readers = msgspec.structs.replace(fold.counts), fold.readers.copy()
+    live, delayed, lapsed = fold.live.copy(), fold.delayed.copy(), fold.lapsed.copy()
+    overdue, undecided = fold.overdue.copy(), fold.undecided.copy()
+    leases, rests, lives = fold.leases.values.copy(), fold.rests.values.copy(), fold.lives.values.copy()
+    attempts, unused, late_dues = fold.attempts.copy(), fold.unused.copy(), fold.late_dues.values.copy()
+    rest_runs, life_runs = fold.rest_runs.dump(), fold.life_runs.dump()
+    dying, held = fold.dying_reasons.copy(), fold.held.copy()
+    shelf, notes = fold.shelf.freeze(), list(fold.lately.notes)
+    deduplication, moves = fold.deduplication.dump(), fold.moves.dump()
+    transactions = [
+        (producer_id, one.offsets.copy(), list(one.identified.values()))
+        for producer_id, one in sorted(fold.transactions.items())
+    ]
+
+    def encode() -> bytes:
+        image = _Image(
+            config=config,
+            now=now,
+            noted=noted,
+            arrived_end=arrived_end,
+            counts=counts,
+            readers=sorted(readers.items()),
+            live=_dump_set(live),
+            delayed=_dump_set(delayed),
+            lapsed=_dump_set(lapsed),
+            overdue=_dump_set(overdue),
+            leases=_dump_packed(leases),
+            rests=_dump_packed(rests),
+            lives=_dump_packed(lives),
+            attempts=_dump_packed(attempts),
+            rest_runs=rest_runs,
+            life_runs=life_runs,
+            dying=sorted(dying.items()),
+            priorities=[(one, _dump_set(members)) for one, members in sorted(shelf.others.items()) if members],
+            lanes=[(key, turn, _dump_offsets(offsets)) for key, turn, offsets in shelf.lanes()],
+            turn=shelf.turn,
+            deduplication=[(id_, *place) for id_, place in deduplication],
+            moves=[(id_, *place) for id_, place in moves],
+            undecided=_dump_set(undecided),
+            transactions=[(id_, _dump_set(offsets), identified) for id_, offsets, identified in transactions],
+            held=[
+                (offset, one.producer_id, one.lease.to_bytes(_PACKED_BYTES, "big", signed=True))
+                for offset, one in sorted(held.items())
+            ],
+            unused=sorted(unused.items()),
+            late_dues=_dump_packed(late_dues),
+            notes=[(at_ms, end, _dump_set(noted_live), last_ms) for at_ms, end, noted_live, last_ms in notes],
+        )
+        return encode_snapshot(FoldState(name, _STATE_VERSION, end_offset, _encode(image)))
+
+    return encode
+
+
+def _encode(image: _Image) -> bytes:
+    """As msgspec encodes it at once, but piece by piece: other threads have their turns in between."""
+    fields = [getattr(image, name) for name in image.__struct_fields__]
+    return b"".join([_ARRAY_16.pack(0xDC, len(fields)), *map(_encode_field, fields)])
+
+
+def _encode_field(value: object) -> bytes:
+    if not isinstance(value, list) or len(value) <= _PIECE_COUNT:
+        return msgspec.msgpack.encode(value)
+    return b"".join([_ARRAY_32.pack(0xDD, len(value)), *(msgspec.msgpack.encode(one) for one in value)])
 
 
 def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFold:
@@ -136,6 +176,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     fold.life_runs.load(image.life_runs)
     fold.dying_reasons = dict(image.dying)
     _load_transactions(fold, image)
+    fold.lately.load(Note(at_ms, end, _made_set(live), last_ms) for at_ms, end, live, last_ms in image.notes)
     for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
         for id_, offset, until_ms in ids:
             remembered.add(id_, offset, until_ms)
@@ -184,6 +225,12 @@ def _load_set(offsets: BitMap64, data: bytes) -> None:
     half = len(bounds) // 2
     for start, end in zip(bounds[:half], bounds[half:], strict=True):
         offsets.add_range(start, end)
+
+
+def _made_set(data: bytes) -> BitMap64:
+    offsets = BitMap64()
+    _load_set(offsets, data)
+    return offsets
 
 
 def _dump_offsets(offsets: Iterable[int]) -> bytes:

@@ -12,7 +12,7 @@ passed over.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from pyroaring import BitMap64
@@ -48,6 +48,9 @@ class Lane:
 
     def __iter__(self) -> Iterator[int]:
         return islice(self._offsets, self._start, None)
+
+    def copied(self) -> "array[int]":
+        return self._offsets[self._start :]
 
 
 class OrderedShelf(Shelf):
@@ -145,6 +148,9 @@ class OrderedShelf(Shelf):
                 return
             yield offset
 
+    def maybe_ready(self) -> Iterator[int]:
+        return iter(self._live - self._unready)  # of messages without a key, it is not known here who has them
+
     def lane(self, key: bytes) -> Sequence[int]:
         lane = self._lanes.get(key)
         return [offset for offset in lane if offset in self._live] if lane is not None else []
@@ -168,9 +174,15 @@ class OrderedShelf(Shelf):
                     found.discard(offset)
         return found
 
-    def lanes(self) -> Iterator[LaneImage]:
-        images = [LaneImage(key, 0, self.lane(key)) for key in self._lanes]
-        return iter(sorted(images, key=lambda image: image.offsets[0]))
+    def _freeze_lanes(self) -> Callable[[], Iterable[LaneImage]]:
+        live = self._live.copy()
+        lanes = [(lane.key, lane.copied()) for lane in self._lanes.values()]
+
+        def images() -> Iterable[LaneImage]:
+            found = [LaneImage(key, 0, [offset for offset in offsets if offset in live]) for key, offsets in lanes]
+            return sorted(found, key=lambda image: image.offsets[0])
+
+        return images
 
     def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
         rest = ready.copy()

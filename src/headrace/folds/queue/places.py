@@ -14,6 +14,7 @@ overdue as soon as its lease ends), `late` and `late_dues` (those that were dela
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 from pyroaring import BitMap64
@@ -22,6 +23,7 @@ from headrace.folds.queue import attempt as packed
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.instant import BEGINNING, Instant
 from headrace.folds.queue.lanes import OrderedShelf
+from headrace.folds.queue.lately import Lately
 from headrace.folds.queue.remembered import RememberedIds
 from headrace.folds.queue.runs import Runs, offsets_in
 from headrace.folds.queue.shelf import Shelf
@@ -33,6 +35,8 @@ from headrace.model.queue import ATTEMPTS_MAX, QueueConfig
 DEFAULTS = QueueConfig()
 # Delays from here on are remembered, because retention does not count them.
 LONG_DELAY_MS = 60 * 60 * 1000
+# So many messages are let go one by one, rather than all that is held looked through for them.
+FEW = 1000
 
 
 class Counts(msgspec.Struct, kw_only=True):
@@ -87,6 +91,7 @@ class Places:
         self.undecided = BitMap64()
         self.transactions: dict[int, OpenTransaction] = {}  # by producer id
         self.held: dict[int, HeldLease] = {}
+        self.lately = Lately()
         self.deduplication = RememberedIds()
         self.moves = RememberedIds()
 
@@ -237,11 +242,11 @@ class Places:
             self.rests.pop(offset)
 
     def _finish_below(self, upto: int) -> int:
-        """Let go whatever is below an offset. Ten million messages at once are no loop."""
+        """Let go whatever is below an offset. Ten million messages at once are no loop, and a few are no search."""
         upto = min(upto, self.end_offset)
         count = self.live.range_cardinality(0, upto)
-        if not count:
-            return 0
+        if count <= FEW:
+            return self._finish(list(islice(self.live, count)))
         for offsets in (self.live, self.delayed, self.late, self.lapsed, self.overdue, self.undecided):
             offsets.remove_range(0, upto)
         for deadlines in (self.leases, self.rests, self.rest_runs, self.late_dues, self.lives, self.life_runs):

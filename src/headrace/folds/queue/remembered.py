@@ -10,7 +10,6 @@ next one that does dates it.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from pyroaring import BitMap64
 
@@ -62,6 +61,6 @@ class RememberedIds:
         for id_ in gone:
             del self._ids[id_]
 
-    def dump(self) -> Iterator[tuple[bytes, int, int]]:
-        """Id, offset and moment, oldest first. Added again in this order, they make the same state."""
-        return ((id_, offset, until_ms) for id_, (offset, until_ms) in self._ids.items())
+    def dump(self) -> list[tuple[bytes, tuple[int, int]]]:
+        """Ids with offset and moment, oldest first. Added again in this order, they make the same state."""
+        return list(self._ids.items())

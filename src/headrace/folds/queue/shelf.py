@@ -10,7 +10,8 @@ picked now in one compressed set of offsets for each priority. Three kinds diffe
 `pick` chooses and changes nothing. What is taken is then told by `take`, on replay too, where nothing was picked.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,6 +26,14 @@ class LaneImage(NamedTuple):
     key: bytes
     turn: int  # of a fair queue; 0 elsewhere
     offsets: Sequence[int]
+
+
+class FrozenShelf(NamedTuple):
+    """What of a shelf goes into a snapshot, as of one moment."""
+
+    turn: int
+    others: dict[int, BitMap64]
+    lanes: Callable[[], Iterable[LaneImage]]  # in an order that follows from the state; takes long if there are many
 
 
 class Shelf:
@@ -114,6 +123,10 @@ class Shelf:
 
     # Looking.
 
+    def maybe_ready(self) -> Iterator[int]:
+        """All ready messages in order of offset; where keys have an order, others may be among them."""
+        return merge(*self.visible.values())
+
     def priority_of(self, offset: int) -> int:
         for priority, offsets in self.others.items():
             if offset in offsets:
@@ -132,9 +145,16 @@ class Shelf:
         """Of the ready messages, those that can leave together and pass nobody who has to stay."""
         return ready
 
-    def lanes(self) -> Iterator[LaneImage]:
-        """In an order that follows from the state."""
-        return iter(())
+    def freeze(self) -> FrozenShelf:
+        """Take down what a snapshot needs, which nobody changes then."""
+        others = {priority: members.copy() for priority, members in self.others.items()}
+        return FrozenShelf(self.turn, others, self._freeze_lanes())
+
+    def lanes(self) -> Iterable[LaneImage]:
+        return self._freeze_lanes()()
+
+    def _freeze_lanes(self) -> Callable[[], Iterable[LaneImage]]:
+        return tuple
 
     # Making it anew, after a restart or when the queue's configuration asks for another kind.
 

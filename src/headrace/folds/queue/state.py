@@ -376,6 +376,7 @@ class QueueState(Places):
                 self.counts.purged += self._finish_below(op.upto)
             case Configured():
                 self._configure(op.config)
+                self._note_live(op.at)
             case ReaderMoved():
                 self.readers[op.name] = op.offset
             case ReaderRemoved():
@@ -398,9 +399,24 @@ class QueueState(Places):
         return count
 
     def _note(self, at: Instant) -> None:
+        if self.config.history_ms:
+            self._note_live(at)
         self.noted = at
         if self.deduplication:
             self.deduplication.forget(at.wall_ms)
         if self.moves:
             self.moves.date(at.lease_ms + MOVES_REMEMBERED_MS)
             self.moves.forget(at.lease_ms)
+
+    def _note_live(self, at: Instant) -> None:
+        """Note what is not done, for the queue's history."""
+        if not self.config.history_ms:
+            self.lately.clear()
+            return
+        self.lately.note(
+            self.live,
+            self.arrived_end,
+            at_ms=at.wall_ms,
+            last_ms=self.noted.wall_ms,
+            history_ms=self.config.history_ms,
+        )

@@ -9,7 +9,7 @@ Turn numbers change with arrivals and hand-outs only, in the log's order, so a r
 message has is remembered for each: about 100 bytes a message. That is the price of asking for fairness.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import takewhile
 
@@ -135,14 +135,19 @@ class FairShelf(Shelf):
         party = self._parties.get(key)
         return sorted(offset for offset, owner in self._party_of.items() if owner is party) if party is not None else []
 
-    def lanes(self) -> Iterator[LaneImage]:
+    def _freeze_lanes(self) -> Callable[[], Iterable[LaneImage]]:
         """The keyless first: its turn must be kept, its messages need not be told."""
-        members: dict[bytes, list[int]] = {key: [] for key in self._parties}
-        for offset, party in self._party_of.items():
-            members[party.key].append(offset)
-        yield LaneImage(KEYLESS, self._keyless.turn, [])
-        for party in sorted(self._parties.values(), key=lambda party: party.turn):
-            yield LaneImage(party.key, party.turn, sorted(members[party.key]))
+        keyless = LaneImage(KEYLESS, self._keyless.turn, [])
+        turns = [(party.turn, party.key) for party in self._parties.values()]
+        party_of = self._party_of.copy()
+
+        def images() -> Iterable[LaneImage]:
+            members: dict[bytes, list[int]] = {key: [] for _, key in turns}
+            for offset, party in party_of.items():
+                members[party.key].append(offset)
+            return [keyless, *(LaneImage(key, turn, sorted(members[key])) for turn, key in sorted(turns))]
+
+        return images
 
     def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
         super().load((), ready, others)
