@@ -374,3 +374,23 @@ def test_named_readers_are_remembered_and_removed() -> None:
     script.fold.remove_reader("spark", now=script.now)
     script.fold.remove_reader("nobody", now=script.now)
     assert script.fold.readers == {"mirror": 4}
+
+
+def test_what_is_done_is_kept_for_the_history_from_then_on_and_little_longer_whatever_comes_after_it() -> None:
+    script = Script(QueueConfig(history_ms=8000))
+    script.send(count=5)
+    done_ms = {}
+    for offset in range(5):
+        script.acknowledge(*script.receive(1))
+        done_ms[offset] = script.now.wall_ms
+        script.wait(2500)
+        script.restart()
+    for _ in range(40):
+        script.fold.tick(script.now)
+        kept = script.fold.kept_for_history(script.now)
+        for offset, at_ms in done_ms.items():
+            is_kept = kept is not None and (offset >= kept.start or offset in kept.offsets)
+            age_ms = script.now.wall_ms - at_ms
+            assert is_kept or age_ms >= 8000, f"{offset} is gone after {age_ms} ms"
+            assert not is_kept or age_ms < 9000, f"{offset} is there after {age_ms} ms"
+        script.wait(300)

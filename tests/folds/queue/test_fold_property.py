@@ -296,7 +296,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # What time and machines do.
 
-    @rule(lease_ms=spans, wall_ms=st.sampled_from([-50, 0, 1, 10, 40, 100, 300]), is_long=st.integers(0, 9))
+    @rule(lease_ms=spans, wall_ms=st.sampled_from([-50, 0, 1, 10, 40, 100, 300, 1500]), is_long=st.integers(0, 9))
     def wait(self, lease_ms: int, wall_ms: int, is_long: int) -> None:
         hour_ms = 3_600_000 if is_long == 0 else 0
         self.now = Instant(self.now.lease_ms + lease_ms + hour_ms, self.now.wall_ms + wall_ms)

@@ -160,7 +160,7 @@ def test_a_snapshot_is_of_the_moment_at_which_it_was_taken_however_late_it_is_en
     script = Script(msgspec.structs.replace(config, ordered=kind == "ordered", fair=kind == "fair"))
     wishes = [
         Properties(key=b"%d" % (at % 3), priority=at % 10, deduplication_id=b"%d" % at, move_id=b"m%d" % at)
-        for at in range(20)
+        for at in range(120)
     ]
     script.send(*wishes)
     script.wait(100)
@@ -171,7 +171,7 @@ def test_a_snapshot_is_of_the_moment_at_which_it_was_taken_however_late_it_is_en
     script.wait(31_000)
     script.send(*(wish._replace(deduplication_id=b"other", move_id=b"other") for wish in wishes))
     script.fold.move_reader("mirror", 3, now=script.now)
-    script.fold.purge(12, now=script.now)
+    script.fold.purge(115, now=script.now)
     script.receive(5)
     script.wait(100_000)
     assert encode() == before != snapshot(script.fold, NAME)
