@@ -17,6 +17,7 @@ from tests.broker.node import Node, run
 from tests.broker.queue.world import NAME, QueueWorld
 
 from headrace.broker.promise import Promise
+from headrace.model.errors import StaleReceiptError
 from headrace.model.message import Message, Received
 from headrace.model.queue import Guarantee
 from headrace.testing.disk import SimulatedDisk
@@ -143,5 +144,45 @@ def test_a_crash_at_any_moment_keeps_what_the_guarantee_says(guarantee: Guarante
                 heir = await reborn(world, moment, chooser)
                 await check(guarantee, heir, moment.told)
                 heir.node.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("may_be_late", [False, True])
+def test_the_receipt_of_a_forgotten_lease_is_refused_however_often_the_node_dies(may_be_late: bool) -> None:
+    async def killed(world: QueueWorld) -> QueueWorld:
+        world.node.abandon()
+        return await reborn(world, Moment(world.node.disk, Told()), None)
+
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (forgotten,) = await world.receive()
+        world = await killed(world)
+        (known,) = await world.receive(lease_ms=1000 if may_be_late else None)
+        assert known.attempt == forgotten.attempt
+        await world.node.clock.elapse(1000)
+        world = await killed(world)
+        for _ in range(2):
+            (refusal,) = await world.acknowledge(forgotten, may_be_late=may_be_late)
+            assert isinstance(refusal, StaleReceiptError)
+            assert world.counts().acknowledged == 0
+            world = await killed(world)
+        assert await world.acknowledge(known, may_be_late=may_be_late) == [None]
+
+    run(main())
+
+
+def test_the_receipt_of_a_written_lease_is_good_beside_those_of_the_next_process_in_the_same_millisecond() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee=Guarantee.EXACTLY_ONCE)
+        await world.send(b"a", b"b", b"c")
+        held = await world.receive(1)
+        for _ in range(2):
+            await world.node.kill()
+            held += await world.receive(1)
+        assert [message.body for message in held] == [b"a", b"b", b"c"]
+        await world.node.kill()
+        assert await world.acknowledge(*held) == [None] * 3
 
     run(main())

@@ -19,12 +19,13 @@ from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
+from headrace.folds.queue.terms import Term
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 3  # 1 had no transactions, 2 no attempts that do not count and no long delays
+_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no terms
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _AS_RUNS = b"r"
@@ -62,6 +63,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
     late_dues: _Packed = (b"", b"")
+    terms: list[Term] = []
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -106,6 +108,7 @@ def snapshot(fold: QueueFold, name: str) -> bytes:
         ],
         unused=sorted(fold.unused.items()),
         late_dues=_dump_packed(fold.late_dues.values),
+        terms=fold.terms.dump(),
     )
     payload = msgspec.msgpack.encode(image)
     return encode_snapshot(FoldState(name, _STATE_VERSION, fold.end_offset, payload))
@@ -130,6 +133,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     _load(fold.lives, image.lives)
     fold.attempts = _load_packed(image.attempts)
     fold.unused = dict(image.unused)
+    fold.terms.load(image.terms)
     _load(fold.late_dues, image.late_dues)
     fold.late.update(fold.late_dues.values)
     fold.rest_runs.load(image.rest_runs)

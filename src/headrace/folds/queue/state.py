@@ -397,6 +397,7 @@ class QueueState(Places):
 
     def _note(self, at: Instant) -> None:
         self.noted = at
+        self.terms.note(self.epoch, at)
         if self.deduplication:
             self.deduplication.forget(at.wall_ms)
         if self.moves:
