@@ -291,3 +291,12 @@ def test_an_unknown_queue_is_not_found(door: Door) -> None:
 
     door.queues.receive = receive  # type: ignore[method-assign]
     assert door.json("GET", SEND, status=404)["code"] == "unknown_queue"
+
+
+@pytest.mark.parametrize("option", ["key", "deduplication-id"])
+@pytest.mark.parametrize("length", [0, 1025])
+def test_a_raw_bodys_options_are_no_longer_than_those_in_json(door: Door, option: str, length: int) -> None:
+    headers = {f"headrace_{option}".replace("-", "_"): "x" * length}
+    answer = door.ask("POST", SEND, b"body", type="application/octet-stream", **headers)
+    assert answer.status == 422
+    assert option.replace("-", "_").encode() in answer.body
