@@ -104,10 +104,6 @@ def invalid_field(field: str, what: str) -> RefusedError:
     return RefusedError(422, "invalid_field", f"{field}: {what}", more={"field": field})
 
 
-class BodyReader(Protocol[T_co]):
-    def __call__(self, request: Request) -> T_co: ...
-
-
 class Body:
     """A body of one shape, in JSON or MessagePack."""
 
