@@ -409,3 +409,30 @@ def test_deferred_batches_that_cannot_be_synced_break_the_log_and_come_back_from
         heir.abandon()
 
     run(main())
+
+
+def test_of_many_logs_that_are_synced_behind_together_one_that_cannot_be_written_keeps_no_other_from_it() -> None:
+    async def main() -> None:
+        world = new_world(12)
+        await world.start()
+        for index in range(12):
+            world.append(index, [b"in the journal"])
+        await world.settle()
+        lost = range(1, 7)
+        for index in lost:
+            world.disk.fail("pwritev", error=errno.ENOSPC, times=-1, path_part=world.directory(index))
+        for _ in range(80):  # the journal goes round, and its first file wants every partition written and synced
+            world.append(0, [b"x" * 900])
+            await world.settle()
+        for index in lost:
+            check_offline(world, index)
+        assert not any(world.log(index).has_unsynced for index in range(7, 12))
+        world.abandon()
+        world.disk.heal()
+        world.disk.crash(random.Random(3))
+        heir = successor(world, world.disk)
+        await heir.start()
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())

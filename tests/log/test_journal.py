@@ -367,3 +367,22 @@ def test_a_node_does_not_start_without_what_a_damaged_journal_held() -> None:
         last.abandon()
 
     run(main())
+
+
+def test_the_journal_stays_as_small_as_it_was_made_however_much_goes_through_it() -> None:
+    async def main() -> None:
+        world = World(SimulatedDisk(), {partition_id(index): topic_config() for index in (0, 1)})
+        await world.start()
+
+        def sizes() -> list[int]:
+            return [len(data) for path, data in sorted(world.disk.files().items()) if path.endswith(".journal")]
+
+        before = sizes()
+        for _ in range(200):
+            world.append(0, [b"x" * 900])
+            await world.settle()
+        assert world.store.committer.stats.journal_bytes > 5 * sum(before)
+        assert sizes() == before
+        world.abandon()
+
+    run(main())

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
 
 from headrace.folds.producer import ProducerFold, ProducerState
 from headrace.folds.transaction_index import Aborted
@@ -11,11 +10,6 @@ from headrace.log.replay import replay_batches
 from headrace.model.batch import Buffer, read_header
 from headrace.model.ids import Offset
 from headrace.wire.kafka.marker import decode_marker, is_marker
-
-
-class OpenTransaction(NamedTuple):
-    producer_id: int
-    first_offset: Offset
 
 
 class Stability:
@@ -71,10 +65,6 @@ class Stability:
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         return self._producers.next_sequence(producer_id, epoch)
-
-    def open_transactions(self) -> list[OpenTransaction]:
-        """The oldest first."""
-        return [OpenTransaction(*one) for one in self._producers.transactions.open()]
 
     def producers(self) -> Iterator[tuple[int, ProducerState]]:
         return self._producers.producers()

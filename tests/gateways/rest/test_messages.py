@@ -337,3 +337,12 @@ def test_an_answer_has_the_form_that_is_preferred(door: Door, accept: str, is_pa
     for path in (SEND, "/queues/orders/browse"):
         answer = door.ask("GET", path, accept=accept)
         assert answer.content_type == ("application/msgpack" if is_packed else "application/json")
+
+
+@pytest.mark.parametrize("option", ["key", "deduplication-id"])
+@pytest.mark.parametrize("length", [0, 1025])
+def test_a_raw_bodys_options_are_no_longer_than_those_in_json(door: Door, option: str, length: int) -> None:
+    headers = {f"headrace_{option}".replace("-", "_"): "x" * length}
+    answer = door.ask("POST", SEND, b"body", type="application/octet-stream", **headers)
+    assert answer.status == 422
+    assert option.replace("-", "_").encode() in answer.body

@@ -63,6 +63,7 @@ class PartitionQueue:
         self.partition = partition
         self.index = partition.id.partition
         self.fold = fold
+        fold.epoch = partition.epoch
         self.now = now
         self.cache = cache
         self._clock = clock
@@ -74,9 +75,6 @@ class PartitionQueue:
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_closed = False
-        # Messages whose last lease an earlier process took and the log has: only their receipts may be of an earlier
-        # epoch. Those whose lease is over are among them, for whoever acknowledges late.
-        self._inherited = {*fold.leases.values, *fold.attempts, *fold.held}
         self._answered: dict[tuple[int, int], None] = {}
         self._name = fold_name(id)
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
@@ -229,8 +227,6 @@ class PartitionQueue:
             handout = self.fold.lease(count_max, lease_ms, upto=upto, now=now)
         if handout is None:
             return []
-        if self._inherited:
-            self._inherited.difference_update(lease.offset for lease in handout.leases)
         is_behind = self.fold.config.guarantee is Guarantee.AT_LEAST_ONCE
         self._ledger.write(handout.op, is_behind=is_behind)
         if is_behind and (self._timer is None or lease_ms < _SHORT_LEASE_MS):
@@ -248,7 +244,7 @@ class PartitionQueue:
 
         `may_be_late`: over it may be, if nobody has leased the message since.
         """
-        if receipt.epoch != self.partition.epoch and receipt.offset not in self._inherited:
+        if receipt.epoch != self.partition.epoch and not self.fold.is_of_epoch(receipt.offset, receipt.epoch):
             raise StaleReceiptError(
                 "this lease was not on disk when the node stopped, and is forgotten; the message is handed out again"
             )

@@ -1,8 +1,8 @@
 """All queues of a node, behind the port that gateways use.
 
-A queue is a topic and a subscription of the same name, made in one transaction of the metadata. Its files are the
-topic's; what is added here is the fold over each partition (`partition_queue.py`), what looks like one queue over them
-(`live_queue.py`), and what goes on behind: dead letters (`mover.py`), redrives (`redrive.py`), retention (`keeper.py`).
+A queue is a topic and a subscription of the same name (`creation.py`). Its files are the topic's; what is added here
+is the fold over each partition (`partition_queue.py`), what looks like one queue over them (`live_queue.py`), and what
+goes on behind: dead letters (`mover.py`), redrives (`redrive.py`), retention (`keeper.py`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,6 +15,7 @@ from headrace.broker.queue.browse import browse, explain
 from headrace.broker.queue.cache import MessageCache
 from headrace.broker.queue.config import QueuesConfig
 from headrace.broker.queue.counts import counts_of
+from headrace.broker.queue.creation import Creation
 from headrace.broker.queue.keeper import Keeper
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader
@@ -48,27 +49,12 @@ from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.errors import (
     HeadraceError,
-    InvalidConfigError,
-    InvalidNameError,
     InvalidRequestError,
     QueueExistsError,
     ShuttingDownError,
-    TopicExistsError,
-    UnknownQueueError,
 )
 from headrace.model.message import Message, Sent
-from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.queue import Queue, QueueConfig, check_queue_config
-from headrace.model.topic import DELETE, UNLIMITED, Topic
-
-# The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
-# A message of 1 MiB, which SQS allows, goes in with its headers and envelope. A queue hands out every message, so its
-# topic is never compacted, whatever topics are by default.
-_TOPIC_OVERRIDES = {
-    "retention.ms": str(UNLIMITED),
-    "max.message.bytes": str(1024 * 1024 + 64 * 1024),
-    "cleanup.policy": DELETE,
-}
 
 T = TypeVar("T")
 
@@ -124,6 +110,9 @@ class NodeQueues:
             on_dying=self._mover.notice,
             on_deleted=self._redriver.forget,
         )
+        self._creation = Creation(
+            broker=broker, admin=admin, catalog=catalog, live=self._live, auto_create=config.auto_create
+        )
 
     # Start and stop.
 
@@ -162,13 +151,15 @@ class NodeQueues:
         live = self._live.get(queue)
         if live is not None:
             return live.sending.send(messages, request_id=request_id)
-        return self._later(self._ensure_live(queue), lambda live: live.sending.send(messages, request_id=request_id))
+        return self._later(
+            self._creation.ensure_live(queue), lambda live: live.sending.send(messages, request_id=request_id)
+        )
 
     def send_one(self, queue: str, message: Message) -> Promise[Sent]:
         live = self._live.get(queue)
         if live is not None:
             return live.sending.send_one(message)
-        return self._later(self._ensure_live(queue), lambda live: live.sending.send_one(message))
+        return self._later(self._creation.ensure_live(queue), lambda live: live.sending.send_one(message))
 
     def receive(
         self,
@@ -235,9 +226,9 @@ class NodeQueues:
         live = self._live.get(queue)
         if live is None:
             if queue not in self._catalog.queues:
-                await self._check_no_topic(queue)
+                await self._creation.check_no_topic(queue)
                 with suppress(QueueExistsError):
-                    await self.create(queue, QueueConfig(max_deliveries=None))
+                    await self._creation.create(queue, QueueConfig(max_deliveries=None))
             live = await self._live.open(queue)
         return await live.sending.send_moved(messages)
 
@@ -269,98 +260,12 @@ class NodeQueues:
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
     ) -> Queue:
-        check_topic_name(name)
-        if name in INTERNAL_NAMES:
-            raise InvalidNameError(f"{name} is headrace's own; choose another name")
-        check_queue_config(name, config)
-        self._check_dead_letter(config)
-        overrides = dict(_TOPIC_OVERRIDES)
-        if durability is not None:
-            overrides["headrace.durability"] = durability
-        await self._broker.settled(name)
-        if name in self._catalog.queues:
-            await self._opened(name)
-            raise QueueExistsError(f"queue {name} exists; change it, or choose another name")
-        topic = self._catalog.topics.get(name)
-        try:
-            if topic is None:
-                await self._broker.create_topic(
-                    name,
-                    partition_count=partition_count,
-                    overrides=overrides,
-                    beside=self._admin.draw(name, config, notes),
-                )
-            else:
-                if partition_count not in (-1, topic.partition_count):
-                    raise InvalidRequestError(
-                        f"topic {name} has {topic.partition_count} partitions already; leave the number out"
-                    )
-                self._check_whole(topic)
-                if config.ordered:
-                    self._check_vacant(topic)
-                await self._admin.attach(topic, config, notes)
-                await self._broker.alter_config(name, {**topic.overrides, **overrides})
-        except TopicExistsError:
-            await self._opened(name)
-            raise QueueExistsError(f"queue {name} is being created or deleted; retry") from None
-        await self._live.open(name)
-        return self.find(name)
-
-    async def _opened(self, name: str) -> None:
-        """Wait for who makes a queue at this moment: whoever is told that it exists may look at it."""
-        with suppress(HeadraceError):
-            await self._live.open(name)
-
-    def _check_whole(self, topic: Topic) -> None:
-        """A queue's state follows from all that was ever written, so nothing of that may have been compacted away."""
-        for index in range(topic.partition_count):
-            if self._broker.partition(topic.name, index).log.cleaned_entries and not topic.config.is_compacted:
-                raise InvalidRequestError(
-                    f"topic {topic.name} was compacted once, and messages are missing; choose another name"
-                )
-
-    def _check_vacant(self, topic: Topic) -> None:
-        """Nobody has looked at the keys of what is there."""
-        for index in range(topic.partition_count):
-            partition = self._broker.partition(topic.name, index)
-            if partition.start_offset < partition.end_offset:
-                raise InvalidConfigError(
-                    f"topic {topic.name} holds records, and only what is sent to an ordered queue is in order; delete "
-                    "them and stop its producers first, leave out ordered, or choose another name"
-                )
+        return await self._creation.create(
+            name, config, partition_count=partition_count, durability=durability, notes=notes
+        )
 
     async def ensure(self, name: str) -> Queue:
-        return (await self._ensure_live(name)).queue
-
-    async def _ensure_live(self, name: str) -> LiveQueue:
-        if name not in self._catalog.queues:
-            check_topic_name(name)
-            await self._check_no_topic(name)
-            if name not in self._catalog.queues:
-                if not self.config.auto_create:
-                    raise UnknownQueueError(
-                        f"there is no queue {name}, and queues are not created on first use here; create it first"
-                    )
-                with suppress(QueueExistsError):  # somebody else was first
-                    await self.create(name)
-                await self._broker.settled(name)
-        return await self._live.open(name)
-
-    async def _check_no_topic(self, name: str) -> None:
-        """Refuse what would make a queue of somebody's topic, which nobody has asked for."""
-        if name in self._catalog.topics:
-            await self._broker.settled(name)
-        if name in self._catalog.topics and name not in self._catalog.queues:
-            raise QueueExistsError(
-                f"{name} is a topic and not a queue; make it one explicitly (PUT /queues/{name}), after which "
-                "its messages are dropped once they are acknowledged"
-            )
-
-    def _check_dead_letter(self, config: QueueConfig) -> None:
-        """Refuse dead letters that could not go where they are to go: to a topic that is no queue."""
-        name = config.dead_letter
-        if name in INTERNAL_NAMES or (name in self._catalog.topics and name not in self._catalog.queues):
-            raise InvalidConfigError(f"dead_letter is {name}, which is a topic and not a queue; name a queue")
+        return (await self._creation.ensure_live(name)).queue
 
     async def update(
         self, name: str, config: NewConfig | None = None, *, notes: Mapping[str, dict[str, Any]] | None = None
@@ -370,7 +275,7 @@ class NodeQueues:
             old = self.find(name).config
             new = config(old) if callable(config) else config
             if new is not None and new.dead_letter != old.dead_letter:
-                self._check_dead_letter(new)
+                self._creation.check_dead_letter(new)
             if new is not None and new.ordered and not live.queue.config.ordered:
                 # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
                 # stricter than it says until it is changed or opened again.

@@ -52,6 +52,7 @@ def replay_batch(
         for record in decode_batch(data):
             found = decode_op(control_kind(record), record.value or b"")
             if found is not None and found[0] == id:
+                fold.epoch = header.leader_epoch
                 fold.apply(found[1])
     else:
         keys = fold.config.ordered or fold.config.fair

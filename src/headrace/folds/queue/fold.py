@@ -192,6 +192,19 @@ class QueueFold(QueueState):
             "receive it again, or ask for longer leases"
         )
 
+    def is_of_epoch(self, offset: int, epoch: int) -> bool:
+        """Whether the last lease of a message was taken in this epoch, as far as that is known; also if it is gone."""
+        if offset not in self.live:
+            return True
+        lease = self.held[offset].lease if offset in self.held else self.leases.get(offset)
+        if lease is not None:
+            known = self.terms.at_lease_ms(packed.taken_ms(lease))
+        elif (tried := self.attempts.get(offset)) is not None:
+            known = self.terms.at_wall_ms(packed.unpack_history(tried).last_ms)
+        else:
+            return False
+        return known is None or known == epoch
+
     def check_newest(self, offset: int, attempt: int, *, now: Instant) -> None:
         """Like `check`, but a receipt whose lease is over is good for as long as nobody has leased the message since.
 

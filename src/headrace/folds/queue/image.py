@@ -21,12 +21,13 @@ from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.lately import Note
 from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
+from headrace.folds.queue.terms import Term
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes
+_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes, no terms
 _PACKED_BYTES = 24  # as many as the largest packed integer needs
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _PIECE_COUNT = 65_535  # a longer list is encoded one by one
@@ -68,6 +69,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
     late_dues: _Packed = (b"", b"")
     notes: list[tuple[int, int, bytes, int]] = []  # moment, end, what was live, the last entry's moment
+    terms: list[Term] = []
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -93,7 +95,7 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
     attempts, unused, late_dues = fold.attempts.copy(), fold.unused.copy(), fold.late_dues.values.copy()
     rest_runs, life_runs = fold.rest_runs.dump(), fold.life_runs.dump()
     dying, held = fold.dying_reasons.copy(), fold.held.copy()
-    shelf, notes = fold.shelf.freeze(), list(fold.lately.notes)
+    shelf, notes, terms = fold.shelf.freeze(), list(fold.lately.notes), fold.terms.dump()
     deduplication, moves = fold.deduplication.dump(), fold.moves.dump()
     transactions = [
         (producer_id, one.offsets.copy(), list(one.identified.values()))
@@ -133,6 +135,7 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
             unused=sorted(unused.items()),
             late_dues=_dump_packed(late_dues),
             notes=[(at_ms, end, _dump_set(noted_live), last_ms) for at_ms, end, noted_live, last_ms in notes],
+            terms=terms,
         )
         return encode_snapshot(FoldState(name, _STATE_VERSION, end_offset, _encode(image)))
 
@@ -170,6 +173,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     _load(fold.lives, image.lives)
     fold.attempts = _load_packed(image.attempts)
     fold.unused = dict(image.unused)
+    fold.terms.load(image.terms)
     _load(fold.late_dues, image.late_dues)
     fold.late.update(fold.late_dues.values)
     fold.rest_runs.load(image.rest_runs)

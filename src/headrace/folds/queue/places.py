@@ -27,6 +27,7 @@ from headrace.folds.queue.lately import Lately
 from headrace.folds.queue.remembered import RememberedIds
 from headrace.folds.queue.runs import Runs, offsets_in
 from headrace.folds.queue.shelf import Shelf
+from headrace.folds.queue.terms import Terms
 from headrace.folds.queue.transaction import HeldLease, OpenTransaction
 from headrace.folds.queue.turns import FairShelf
 from headrace.model.ids import Offset
@@ -73,6 +74,8 @@ class Places:
         self.arrived_end = end_offset  # where the last message ended
         self.counts = Counts()
         self.readers: dict[str, int] = {}
+        self.epoch = 0  # of the leader that writes the entries
+        self.terms = Terms()
         self.live = BitMap64()
         self.shelf = make_shelf(config, self.live)
         self.leases = Deadlines(shift=packed.END_SHIFT)  # on the lease clock; all other moments are of the wall clock
@@ -105,7 +108,8 @@ class Places:
             for offset in offsets:
                 self._unplace(offset)
         self.shelf.take(offsets)
-        first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=length_ms, attempt=1, first_ms=at.wall_ms)
+        span_ms = max(at.lease_ms + length_ms - self.terms.taken_ms(at), 0)
+        first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=1, first_ms=at.wall_ms)
         put = self.leases.put
         for offset in offsets:
             history = self.attempts.pop(offset, 0) if self.attempts else 0
@@ -117,7 +121,7 @@ class Places:
                 packed.pack_lease(
                     at=at,
                     length_ms=length_ms,
-                    span_ms=length_ms,
+                    span_ms=span_ms,
                     attempt=packed.next_attempt(history),
                     first_ms=packed.first_ms_in(history),
                 ),
@@ -131,7 +135,7 @@ class Places:
             extended = packed.pack_lease(
                 at=at,
                 length_ms=length_ms,
-                span_ms=at.lease_ms + length_ms - packed.taken_ms(lease),
+                span_ms=max(at.lease_ms + length_ms - packed.taken_ms(lease), 0),
                 attempt=packed.attempt_of(lease),
                 first_ms=packed.first_ms_of(lease),
             )

@@ -402,6 +402,7 @@ class QueueState(Places):
         if self.config.history_ms:
             self._note_live(at)
         self.noted = at
+        self.terms.note(self.epoch, at)
         if self.deduplication:
             self.deduplication.forget(at.wall_ms)
         if self.moves:

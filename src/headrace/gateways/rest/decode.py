@@ -124,10 +124,6 @@ def in_field(error: RefusedError, field: str) -> RefusedError:
     return RefusedError(error.status, error.code, f"{field}: {error.detail}", more={"field": field})
 
 
-class BodyReader(Protocol[T_co]):
-    def __call__(self, request: Request) -> T_co: ...
-
-
 class Body:
     """A body of one shape, in JSON or MessagePack."""
 
