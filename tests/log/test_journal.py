@@ -43,8 +43,8 @@ def contents(disk: SimulatedDisk) -> list[tuple[int, int, bytes]]:
 def test_what_was_written_is_read_back_in_order() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
-    journal.write([entry(0, 5, b"a" * 100), entry(3, 0, b"b")])
-    journal.write([entry(0, 6, b"c" * 900)])
+    journal.frame([entry(0, 5, b"a" * 100), entry(3, 0, b"b")]).write()
+    journal.frame([entry(0, 6, b"c" * 900)]).write()
     assert contents(disk) == [(0, 5, b"a" * 100), (3, 0, b"b"), (0, 6, b"c" * 900)]
     assert opened(disk)[0].sequence == 3
 
@@ -53,11 +53,11 @@ def test_of_a_write_that_was_torn_in_any_way_only_a_beginning_comes_back() -> No
     disk = SimulatedDisk()
     journal = begun(disk)
     whole = [(0, 0, b"first" * 30)]
-    journal.write([entry(*whole[0])])
+    journal.frame([entry(*whole[0])]).write()
     (path,) = [path for path, data in disk.files().items() if b"first" in data]
     before = disk.files()[path]
     torn = [(1, 0, b"x" * 700), (2, 0, b"y" * 900), (3, 0, b"z" * 400)]
-    journal.write([entry(*one) for one in torn])
+    journal.frame([entry(*one) for one in torn]).write()
     after = disk.files()[path]
     sectors = [at for at in range(0, FILE_BYTES, SECTOR_SIZE) if before[at:][:SECTOR_SIZE] != after[at:][:SECTOR_SIZE]]
     assert len(sectors) >= 5
@@ -78,8 +78,8 @@ def test_of_a_write_that_was_torn_in_any_way_only_a_beginning_comes_back() -> No
 def test_a_record_cut_at_any_byte_or_with_any_bit_wrong_does_not_come_back() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
-    journal.write([entry(0, 0, b"first")])
-    journal.write([entry(0, 1, b"second")])
+    journal.frame([entry(0, 0, b"first")]).write()
+    journal.frame([entry(0, 1, b"second")]).write()
     (path,) = [path for path, data in disk.files().items() if b"first" in data]
     data = disk.files()[path]
     start = data.index(b"second") - RECORD_HEADER_BYTES
@@ -96,9 +96,9 @@ def test_a_record_cut_at_any_byte_or_with_any_bit_wrong_does_not_come_back() -> 
 def test_a_flipped_bit_in_what_a_later_write_has_proved_durable_is_told_as_damage() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
-    journal.write([entry(0, 0, b"first"), entry(1, 0, b"beside")])
-    journal.write([entry(0, 1, b"second")])
-    journal.write([entry(0, 2, b"last")])
+    journal.frame([entry(0, 0, b"first"), entry(1, 0, b"beside")]).write()
+    journal.frame([entry(0, 1, b"second")]).write()
+    journal.frame([entry(0, 2, b"last")]).write()
     (path,) = [path for path, data in disk.files().items() if b"first" in data]
     data = disk.files()[path]
     last = data.index(b"last") - RECORD_HEADER_BYTES
@@ -119,11 +119,11 @@ def test_records_of_an_earlier_use_of_a_file_never_come_back() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
     for number in range(5):
-        journal.write([entry(0, number, b"%d" % number * 100)])
+        journal.frame([entry(0, number, b"%d" % number * 100)]).write()
     journal = begun(disk)
     assert contents(disk) == []
     # Of the same size and at the same place as the old ones: those behind it look as if they followed.
-    journal.write([entry(0, 5, b"5" * 100)])
+    journal.frame([entry(0, 5, b"5" * 100)]).write()
     assert contents(disk) == [(0, 5, b"5" * 100)]
     assert opened(disk.copy())[0].find_damage() is None
     journal.clear()
@@ -140,7 +140,7 @@ def test_the_files_are_used_in_turn_and_only_a_released_one_is_written_over() ->
         number = first
         while journal.has_room(size):
             expected.append((0, number, bytes([number]) * 2000))
-            journal.write([entry(*expected[-1])])
+            journal.frame([entry(*expected[-1])]).write()
             number += 1
 
     fill(0)
@@ -159,12 +159,12 @@ def test_the_files_are_used_in_turn_and_only_a_released_one_is_written_over() ->
 def test_a_retired_file_is_kept_and_another_takes_its_turn() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
-    journal.write([entry(0, 0, b"needed")])
+    journal.frame([entry(0, 0, b"needed")]).write()
     kept = journal.switch()
     journal.retire(kept)
     for number in range(1, 8):
         assert journal.can_switch()
-        journal.write([entry(0, number, b"later")])
+        journal.frame([entry(0, number, b"later")]).write()
         journal.release(journal.switch())
     assert contents(disk)[0] == (0, 0, b"needed")
     assert len([path for path in disk.files() if path.endswith(".journal")]) == 3
@@ -176,15 +176,15 @@ def test_a_retired_file_is_kept_and_another_takes_its_turn() -> None:
 def test_sequences_never_begin_again() -> None:
     disk = SimulatedDisk()
     journal = begun(disk)
-    journal.write([entry(0, number, b"x") for number in range(3)])
+    journal.frame([entry(0, number, b"x") for number in range(3)]).write()
     journal = begun(disk)
     assert journal.sequence == 3
-    journal.write([entry(0, 0, b"x")])
+    journal.frame([entry(0, 0, b"x")]).write()
     journal = begun(disk, sequence_min=70)
-    journal.write([entry(0, 0, b"x")])
+    journal.frame([entry(0, 0, b"x")]).write()
     assert journal.sequence == 71
     empty = begun(SimulatedDisk(), sequence_min=70)
-    empty.write([entry(0, 0, b"x")])
+    empty.frame([entry(0, 0, b"x")]).write()
     assert empty.sequence == 71
 
 

@@ -271,10 +271,6 @@ class Journal:
         active.position += len(data)
         return framed
 
-    def write(self, entries: Sequence[JournalEntry]) -> None:
-        """Write one record for each entry, and have them on stable storage."""
-        self.frame(entries).write()
-
     def close(self) -> None:
         for file in self._files:
             file.file.close()
