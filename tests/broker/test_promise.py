@@ -61,3 +61,37 @@ def test_whoever_stops_waiting_does_not_disturb_the_promise() -> None:
         assert promise.result() == 5
 
     asyncio.run(run())
+
+
+def test_what_a_promise_will_be_kept_with_is_foreseen_once_and_before_it_is_done() -> None:
+    promise: Promise[int] = Promise()
+    said: list[object] = []
+    promise.then(lambda kept: said.append(("kept", kept.result())), said.append)
+    promise.foresee(7)
+    promise.foresee(8)
+    assert said == [7]
+    assert not promise.done()
+    promise.keep(7)
+    assert said == [7, ("kept", 7)]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_of_a_promise_that_is_done_nothing_is_foreseen(is_kept: bool) -> None:
+    promise: Promise[int] = Promise()
+    said: list[int] = []
+    promise.then(lambda _: None, said.append)
+    if is_kept:
+        promise.keep(7)
+    else:
+        promise.fail(ValueError("no"))
+    promise.foresee(7)
+    assert said == []
+
+
+def test_a_promise_that_breaks_after_it_was_foreseen_is_broken() -> None:
+    promise: Promise[int] = Promise()
+    promise.then(lambda _: None, lambda _: None)
+    promise.foresee(7)
+    promise.fail(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        promise.result()

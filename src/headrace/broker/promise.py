@@ -23,6 +23,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
     _result: T | None = None
     _error: Exception | None = None
     _listener: "Callable[[Promise[T]], None] | None" = None
+    _foreseer: Callable[[T], None] | None = None
 
     def done(self) -> bool:
         return self._is_done
@@ -31,6 +32,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         assert not self._is_done, "a promise is kept once"
         self._result = result
         self._is_done = True
+        self._foreseer = None
         listener = self._listener
         if listener is not None:
             self._listener = None
@@ -42,6 +44,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
             return
         self._error = error
         self._is_done = True
+        self._foreseer = None
         listener = self._listener
         if listener is not None:
             self._listener = None
@@ -57,13 +60,27 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
             raise self._error
         return self._result  # type: ignore[return-value]  # kept with a T
 
-    def then(self, listener: Callable[["Promise[T]"], None]) -> None:
-        """Call once it is done; at once if it is."""
+    def foresee(self, result: T) -> None:
+        """Say with what it will be kept if it is, which is not certain yet: who wants to be ready then can be."""
+        foreseer = self._foreseer
+        if foreseer is not None:
+            self._foreseer = None
+            self._result = result
+            foreseer(result)
+
+    @property
+    def foreseen(self) -> T | None:
+        """What was said with `foresee`, if somebody was told."""
+        return self._result
+
+    def then(self, listener: Callable[["Promise[T]"], None], foreseer: Callable[[T], None] | None = None) -> None:
+        """Call once it is done; at once if it is. The second is told before, perhaps, with what it will be kept."""
         assert self._listener is None, "one listener"
         if self._is_done:
             listener(self)
         else:
             self._listener = listener
+            self._foreseer = foreseer
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._is_done:

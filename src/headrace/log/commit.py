@@ -11,7 +11,9 @@ would believe in bytes that are lost.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from headrace.host.clock import Clock
@@ -82,6 +84,21 @@ class Group(JournalEntry):
         self.base_offset = self.end_offset = base_offset
         self.buffers = []
         self.size = 0
+
+
+def _take_meanwhile(logs: Iterable[PartitionLog]) -> Callable[[], None] | None:
+    """What the owners of these logs can do while they wait, if anything."""
+    calls = []
+    for log in logs:
+        if log.meanwhile is not None:
+            calls.append(log.meanwhile)
+            log.meanwhile = None
+
+    def call_all() -> None:
+        for call in calls:
+            call()
+
+    return call_all if calls else None
 
 
 class Committer:
@@ -271,8 +288,10 @@ class Committer:
             if not self._journal.has_room(size):
                 await self._switch()
             self._journaled.update(part)
+            write = self._journal.frame(entries).write
+            meanwhile = _take_meanwhile(part)
             began_us = self._clock.monotonic_us()
-            await self._threads.run(self._journal.frame(entries).write)
+            await self._threads.run(partial(self._write_and_tell, write, meanwhile) if meanwhile else write)
         except OSError as error:
             # Nobody knows what of this write is on the device, so it is not repeated and the file not used again.
             self._journal_failure = error
@@ -295,6 +314,13 @@ class Committer:
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
                     self._trickling.add(log)
                     self._spawn(self._trickle(log))
+
+    def _write_and_tell(self, write: Callable[[], None], meanwhile: Callable[[], None]) -> None:
+        """Blocks. Told from the thread, the loop goes on just when this lets the interpreter go; work that it began
+        before would keep the write waiting."""
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for this
+            self._loop.call_soon_threadsafe(meanwhile)
+        write()
 
     async def _trickle(self, log: PartitionLog) -> None:
         try:

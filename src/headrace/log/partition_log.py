@@ -106,6 +106,9 @@ class PartitionLog:
         self.is_deleted = False
         # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
+        # What the log's owner has to do that need not wait for what it appended last to be durable: called once, while
+        # the journal is being written, when the event loop would only wait. Or never.
+        self.meanwhile: Callable[[], None] | None = None
         # Have the log's owner append what it has decided and not written, so that a checkpoint's snapshots have it.
         self.write_pending: Callable[[], None] = _nobody
         # Where the oldest open transaction began, or the end: nothing from there on is dropped.

@@ -329,13 +329,19 @@ class NodeMachine(RuleBasedStateMachine):
         return held[which_one % len(held)]
 
     def expected(self, lent: Lent, refusal: HeadraceError | None) -> None:
-        """The newest receipt is good while its lease lasts; one whose message was leased again is not."""
+        """The newest receipt is good while its lease lasts; one whose message was leased again is not.
+
+        If a death of the node made it forget the later leases, the last one that it has on disk is the newest again,
+        with what was left of it then.
+        """
         known = self.known[lent.message.body]
         is_newest = lent is known.lent[-1]
+        at = next(at for at, one in enumerate(known.lent) if one is lent)
+        was_leased_again = not all(one.is_forgotten for one in known.lent[at + 1 :])
         if is_newest and self.now_ms < lent.until_ms and not lent.is_forgotten:
             if not (known.may_be_acknowledged or known.unheard_count):
                 assert refusal is None, "the newest receipt was refused"
-        elif not is_newest:
+        elif was_leased_again:
             assert isinstance(refusal, StaleReceiptError), refusal
 
     # What must hold.

@@ -108,6 +108,25 @@ def test_a_late_acknowledgement_is_good_after_a_restart_if_the_log_has_the_lease
     run(main())
 
 
+def test_the_receipt_of_a_forgotten_lease_is_not_taken_for_a_later_one_that_was_acknowledged() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (forgotten,) = await world.receive(lease_ms=1000)
+        await world.node.kill()
+        (known,) = await world.receive()
+        assert known.attempt == forgotten.attempt
+        # In one call, in two, and after it.
+        together = await world.acknowledge(known, forgotten, known)
+        (later,) = await world.acknowledge(forgotten)
+        assert [together[0], together[2]] == [None, None]
+        for outcome in (together[1], later):
+            assert isinstance(outcome, StaleReceiptError)
+        assert await world.acknowledge(known) == [None], "its own may be repeated"
+
+    run(main())
+
+
 def test_a_late_acknowledgement_of_a_forgotten_lease_is_refused_though_a_later_one_has_its_number() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()

@@ -5,6 +5,7 @@ The server has a thread and an event loop of its own, so that tests are written 
 
 import asyncio
 import json
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from headrace.testing.rand import SeededRand
 
 DEADLINE_S = 10.0
 BIG_BYTES = 1024 * 1024
+UNSPEAKABLE = "unspeakable"
 
 
 class Server:
@@ -36,6 +38,7 @@ class Server:
         self.hosts = hosts
         self.promises: dict[str, Promise[str]] = {}
         self.ended: list[str] = []
+        self.rendered: list[str] = []
         self.clock = SimulatedClock()
         self.counters = HttpCounters()
         self.listener: HttpListener
@@ -126,7 +129,13 @@ class Server:
             def cancel() -> None:
                 self.ended.append(request.query)
 
-            return Later(promise, lambda text: Response(body=text.encode()), cancel)
+            def render(text: str) -> Response:
+                self.rendered.append(text)
+                if text == UNSPEAKABLE:
+                    raise ZeroDivisionError("nobody expected this")
+                return Response(body=text.encode())
+
+            return Later(promise, render, cancel)
 
         def named(request: Request) -> Response:
             return json_response([request.id, *request.values])
@@ -215,6 +224,10 @@ class Client:
             headers[name.lower()] = value
         size = 0 if to_head or status == b"100" else int(headers["content-length"])
         return Answer(int(status), headers, self._file.read(size))
+
+    def has_answer(self) -> bool:
+        """Whether anything has come that was not read."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def is_at_end(self) -> bool:
         """Whether the server has closed its half, with nothing left to read."""

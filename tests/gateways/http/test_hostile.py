@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.gateways.http.serving import BIG_BYTES, Client, Server, ask, get, serving
 
-from headrace.gateways.http.head import HeadReader
+from headrace.gateways.http.head_reader import HeadReader
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError, Request, Response
 from headrace.gateways.http.reader import RequestReader

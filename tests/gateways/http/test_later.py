@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.gateways.http.serving import Client, Server, get, serving
+from tests.gateways.http.serving import UNSPEAKABLE, Client, Server, get, serving
 
 from headrace.model.errors import UnknownQueueError
 
@@ -102,3 +102,36 @@ def test_a_client_that_sends_one_by_one_without_reading_is_held_back_too() -> No
             server.wait(lambda: str(number) in server.promises, "it is being served")  # noqa: B023
             server.call(lambda: server.promises[str(number)].keep("done"))  # noqa: B023
             assert client.answer().body == b"done"
+
+
+def test_an_answer_that_was_made_before_its_promise_is_kept_is_sent_when_it_is() -> None:
+    with serving() as server, Client(server) as client:
+        client.send(get("/promised?a") + get("/hello"))
+        wait_served(server, "a", "/hello")
+        server.call(lambda: server.promises["a"].foresee("first"))
+        assert server.call(lambda: list(server.rendered)) == ["first"]
+        assert not client.has_answer(), "it is not certain yet"
+        server.call(lambda: server.promises["a"].keep("first"))
+        assert client.answer().body == b"first"
+        assert client.answer().status == 200
+        assert server.rendered == ["first"], "it was made once"
+
+
+def test_an_answer_that_was_made_is_not_sent_if_its_promise_is_broken() -> None:
+    with serving() as server, Client(server) as client:
+        client.send(get("/promised?a"))
+        wait_served(server, "a")
+        server.call(lambda: server.promises["a"].foresee("first"))
+        server.call(lambda: server.promises["a"].fail(UnknownQueueError("there is no queue orders; create it")))
+        assert client.answer().problem["code"] == "unknown_queue"
+
+
+def test_an_answer_that_could_not_be_made_before_is_a_failure_when_it_is_due() -> None:
+    with serving() as server, Client(server) as client:
+        client.send(get("/promised?a"))
+        wait_served(server, "a")
+        server.call(lambda: server.promises["a"].foresee(UNSPEAKABLE))
+        assert server.call(lambda: server.counters.handler_failures) == 0
+        server.call(lambda: server.promises["a"].keep(UNSPEAKABLE))
+        assert client.answer().status == 500
+        assert server.call(lambda: server.counters.handler_failures) == 1

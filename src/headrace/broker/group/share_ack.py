@@ -37,7 +37,7 @@ class ShareAcks:
                 return promise
             held = holder.held.get(place, {})
             chosen = _choose(held, partition, batches)
-            _carry_out(live, partition, held, chosen, promise)
+            _carry_out(live, partition, chosen, promise)
         except HeadraceError as error:
             promise.fail(error)
             return promise
@@ -97,14 +97,12 @@ def _choose(held: Mapping[int, int], partition: PartitionQueue, batches: Sequenc
     return chosen
 
 
-def _carry_out(
-    live: LiveQueue, partition: PartitionQueue, held: Mapping[int, int], chosen: _ByType, promise: Promise[None]
-) -> None:
+def _carry_out(live: LiveQueue, partition: PartitionQueue, chosen: _ByType, promise: Promise[None]) -> None:
     if renewed := chosen.get(AckType.RENEW):
         # First, because only this may yet be refused.
         partition.extend_all(renewed, live.queue.config.lease_ms)
     if done := [offset for type_ in _DONE for offset in chosen.get(type_, ())]:
-        partition.acknowledge({offset: held[offset] for offset in done}, _nobody)
+        partition.acknowledge(done, _nobody)
     if released := chosen.get(AckType.RELEASE):
         partition.release_all(released, None)
     if rejected := chosen.get(AckType.REJECT):

@@ -20,7 +20,7 @@ class Leases:
 
     def acknowledge(self, receipts: Sequence[str], *, may_be_late: bool = False) -> Promise[list[HeadraceError | None]]:
         gather: Gather[HeadraceError | None] = Gather(len(receipts))
-        by_partition: dict[PartitionQueue, dict[int, tuple[int, list[int]]]] = {}
+        by_partition: dict[PartitionQueue, dict[Receipt, list[int]]] = {}
         for at, text in enumerate(receipts):
             try:
                 partition, receipt = self._read(text)
@@ -29,21 +29,21 @@ class Leases:
                 continue
             held = by_partition.setdefault(partition, {})
             try:
-                if receipt.offset not in held:
+                if receipt not in held:
                     partition.check(receipt, may_be_late=may_be_late)
             except StaleReceiptError as error:
                 # Whoever repeats an acknowledgement because its answer got lost has done nothing wrong.
-                if partition.was_acknowledged(receipt.offset, receipt.attempt):
+                if partition.was_acknowledged(receipt):
                     partition.tell_written(setter(gather, [at]))
                 else:
                     gather.set(at, error)
                 continue
-            held.setdefault(receipt.offset, (receipt.attempt, []))[1].append(at)
+            held.setdefault(receipt, []).append(at)
         for partition, held in by_partition.items():
             if held:
-                places = [at for _, ats in held.values() for at in ats]
-                attempts = {offset: attempt for offset, (attempt, _) in held.items()}
-                partition.acknowledge(attempts, setter(gather, places))
+                # Of one message at most one receipt is good, so each offset is here once.
+                places = [at for ats in held.values() for at in ats]
+                partition.acknowledge([receipt.offset for receipt in held], setter(gather, places), receipts=held)
         return gather.promise
 
     def read_held(

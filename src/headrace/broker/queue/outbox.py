@@ -58,6 +58,9 @@ class Several(NamedTuple):
             ],
         )
 
+    def foresee_at(self, partition: int, base: int) -> None:
+        """Answers to many messages at once are made soon enough."""
+
     def refuse(self, error: HeadraceError) -> None:
         self.gather.set_all(self.places, [error] * len(self.places))
 
@@ -69,8 +72,12 @@ class Single(Promise[Sent], eq=False):
     body_bytes: int
     id: bytes | None = None  # by which a repetition is known
 
+    def foresee_at(self, partition: int, base: int) -> None:
+        """It was written there, and is not durable yet."""
+        self.foresee(_make(Sent, (message_id(partition, base), partition, base, False)))
+
     def answer(self, partition: int, base: int, is_duplicate: bool) -> None:
-        self.keep(_make(Sent, (message_id(partition, base), partition, base, is_duplicate)))
+        self.keep(self.foreseen or _make(Sent, (message_id(partition, base), partition, base, is_duplicate)))
 
     def refuse(self, error: HeadraceError) -> None:
         self.fail(error)

@@ -10,7 +10,7 @@ its op.
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pyroaring import BitMap64
@@ -42,6 +42,8 @@ _ANSWERED_MAX = 4096
 # Messages whose time is over that are written down at a time.
 _EXPIRE_COUNT = 1000
 _SHORT_LEASE_MS = 1000
+# For so many answers, it is worth waking the loop while the disk is waited for.
+_FORESEEN_MIN = 8
 # How much of a lease a restart may give back, and how late ids are forgotten, in a queue where nothing else happens.
 _TICK_MS = 60_000
 
@@ -75,8 +77,9 @@ class PartitionQueue:
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._is_closed = False
-        self._answered: dict[tuple[int, int], None] = {}
+        self._answered: dict[Receipt, None] = {}
         self._name = fold_name(id)
+        self._foreseen: list[tuple[Sequence[Share], int]] = []  # what is being written, and where
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
         # Nothing at or above is dropped from the log; set every few seconds (keeper.py).
         self.clean_limit = Offset(0)
@@ -104,8 +107,20 @@ class PartitionQueue:
         self.fold.reach(end)
         if self.cache.has_room:
             self.cache.add_sent(base, batch.messages, batch.sent_ms)
+        if len(batch.shares) >= _FORESEEN_MIN:
+            self._foreseen.append((batch.shares, base))
+            self.partition.log.meanwhile = self._foresee
         repeats = self._outbox.take_repeats(batch.shares)
         self._ledger.tell_committed(end, lambda error: self._tell(batch.shares, base, repeats, error))
+
+    def _foresee(self) -> None:
+        """While the journal is written: have answers made that are given only once that has succeeded."""
+        foreseen, self._foreseen = self._foreseen, []
+        index = self.index
+        for shares, offset in foreseen:
+            for share in shares:
+                share.foresee_at(index, offset)
+                offset += len(share.messages)
 
     def _tell(
         self, shares: Sequence[Share], base: int, repeats: Sequence[tuple[int, Share]], error: HeadraceError | None
@@ -134,6 +149,7 @@ class PartitionQueue:
         self._arm()
 
     def advanced(self) -> None:
+        self._foreseen = []
         try:
             self.partition.log.check_usable()
         except HeadraceError as error:
@@ -258,14 +274,14 @@ class PartitionQueue:
             return False
         return True
 
-    def acknowledge(self, held: Mapping[int, int], told: Told) -> None:
-        """End leases that were checked, offset to attempt; told when it is durable."""
-        for receipt in held.items():
-            self.cache.take(receipt[0])
-            self._answered[receipt] = None
+    def acknowledge(self, offsets: Sequence[int], told: Told, *, receipts: Iterable[Receipt] = ()) -> None:
+        """End leases that were checked; told when it is durable. The receipts are remembered as good ones."""
+        for offset in offsets:
+            self.cache.take(offset)
+        self._answered.update(dict.fromkeys(receipts))
         while len(self._answered) > _ANSWERED_MAX:
             del self._answered[next(iter(self._answered))]
-        self.decide(self.fold.acknowledge(tuple(held), now=self.now.now()), told)
+        self.decide(self.fold.acknowledge(tuple(offsets), now=self.now.now()), told)
         # What was behind it in its key is free now.
         self._on_visible()
 
@@ -280,9 +296,9 @@ class PartitionQueue:
             return
         self.decide(self.fold.end_acknowledged(producer_id, is_commit=is_commit, now=self.now.now()), told)
 
-    def was_acknowledged(self, offset: int, attempt: int) -> bool:
+    def was_acknowledged(self, receipt: Receipt) -> bool:
         """Whether this receipt did its work lately."""
-        return (offset, attempt) in self._answered
+        return receipt in self._answered
 
     def extend(self, offset: int, lease_ms: int, told: Told | None = None) -> None:
         self.decide(self.fold.extend((offset,), lease_ms, now=self.now.now()), told)

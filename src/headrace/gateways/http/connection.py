@@ -223,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
             return
         if isinstance(outcome, Later):
             slot.later = outcome
-            outcome.promise.then(slot.kept)
+            outcome.promise.then(slot.kept, slot.foreseen)
         elif isinstance(outcome, Response):
             self._finish(slot, outcome)
         else:
@@ -236,7 +236,8 @@ class HttpConnection(asyncio.Protocol):
             return
         assert slot.later is not None
         try:
-            slot.response = slot.later.render(promise.result())
+            result = promise.result()
+            slot.response = slot.prepared or slot.later.render(result)
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
             slot.response = self._failure(slot, error)
         if self._slots[0] is slot:

@@ -13,7 +13,8 @@ with what it said: a request that begins with the same bytes and is as long as i
 from typing import NamedTuple
 
 from headrace.gateways.http.body import Body, ChunkedBody, FixedBody
-from headrace.gateways.http.head import END, Head, HeadReader, check_line_ends
+from headrace.gateways.http.head import END, Head, check_line_ends
+from headrace.gateways.http.head_reader import HeadReader
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError
 
@@ -47,6 +48,7 @@ class RequestReader:
         self._last: Head | None = None
         self._last_block = b""
         self._last_size = -1
+        self._last_end = -1  # where the last head ended whose request came in one piece
 
     @property
     def is_empty(self) -> bool:
@@ -113,21 +115,27 @@ class RequestReader:
         if len(data) == self._last_size and data.startswith(block):
             self._has_skipped_line = False
             return _make(Arrived, (self._last, data[len(block) :]))
-        end = data.find(END)
-        if end < 0:
-            return None
-        head = self._heads.recall(data, 0, end)
-        is_repeated = head is not None
-        if head is None and (head := self._heads.glance(data, 0, end)) is None:
-            return None
+        end = self._last_end  # many heads of one client are as long as each other, and only words differ
+        head = self._heads.trace(data, end) if data.startswith(END, end) else None
+        is_like_last = head is not None
+        if head is None:
+            end = self._last_end = data.find(END)
+            if end < 0 or (head := self._known(data, 0, end)) is None:
+                return None
         start, framing = end + len(END), head.fields.framing
         size = framing.content_length
         if start + size != len(data) or framing.is_chunked or size > self._limits.body_bytes_max:
             return None
         self._has_skipped_line = False
-        if is_repeated:
+        if not is_like_last:
             self._keep(head, data[:start], size)
         return _make(Arrived, (head, data[start:]))
+
+    def _known(self, buffer: bytes | bytearray, at: int, end: int) -> Head | None:
+        """The head between here and its empty line, if nothing in it is unusual and its request line is known."""
+        heads = self._heads
+        head = heads.trace(bytes(buffer[at:end]), end - at)
+        return head or heads.recall(buffer, at, end) or heads.glance(buffer, at, end)
 
     def _keep(self, head: Head, block: bytes, body_size: int) -> None:
         if len(block) <= _LAST_HEAD_BYTES_MAX:
@@ -139,8 +147,7 @@ class RequestReader:
         end = buffer.find(END, at)
         if end < 0:
             return None
-        head = self._heads.recall(buffer, at, end) or self._heads.glance(buffer, at, end)
-        if head is None:
+        if (head := self._known(buffer, at, end)) is None:
             return None
         start, framing = end + len(END), head.fields.framing
         size = framing.content_length

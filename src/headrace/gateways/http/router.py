@@ -27,6 +27,8 @@ class Later(msgspec.Struct, Generic[T], frozen=True, eq=False):
     """An answer that a promise will bring, with no task in between."""
 
     promise: Promise[T]
+    # What it gives is sent when the promise is kept. It may be called before, with what the promise will be kept with
+    # if it is, so it has no effect of its own.
     render: Callable[[T], Response]
     # Called once if the client goes away before its answer was written, or the wait has to end.
     cancel: Callable[[], None] | None = None

@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 from headrace.gateways.connections import Connection, Connections
 from headrace.gateways.http.counters import HttpCounters
-from headrace.gateways.http.head import HeadReader
+from headrace.gateways.http.head_reader import HeadReader
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import Encoder, RefusedError
 from headrace.gateways.http.origin import Hosts

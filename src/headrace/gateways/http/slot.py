@@ -34,10 +34,19 @@ class Slot(msgspec.Struct, eq=False):
     task: asyncio.Task[Response] | None = None
     later: Later[Any] | None = None
     response: Response | None = None
+    prepared: Response | None = None  # the answer, if the promise is kept
 
     def kept(self, promise: Promise[Any]) -> None:
         """The promise that this request waits for is kept or broken."""
         self.owner.finish_later(self, promise)
+
+    def foreseen(self, result: Any) -> None:
+        """With this the promise will be kept, if it is: have the answer ready."""
+        if self.response is None and self.later is not None:
+            try:
+                self.prepared = self.later.render(result)
+            except Exception:  # noqa: BLE001 - it fails again when it is due, and is told then
+                self.prepared = None
 
     def cancel(self) -> None:
         """Nobody waits any longer: end what only looks or waits. A change goes on to its end."""

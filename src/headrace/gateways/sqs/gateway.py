@@ -119,26 +119,23 @@ class SqsGateway:
 
     def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
         """Answer one request. What nothing here expects is raised, and the server logs it."""
-        try:
-            return self._handle(request)
-        except EXPECTED as error:
-            return self.failed(request, error)
-
-    def _handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
-        if self._verifier is not None:
-            signable = Signable(request.method, request.path, request.query, request.headers, request.body)
-            self._verifier.verify(signable, now_ms=self._clock.wall_ms())
         headers = request.headers
         host = headers.get("host", "localhost")
         target = headers.get("x-amz-target")
         codec: Codec
-        if target is not None:
-            codec, operation = JSON, target.removeprefix(TARGET_PREFIX)
-            value = decode_json(operation, request.body)
-        else:
-            codec = QUERY
-            operation, value = self._decode_form(request, host)
-        outcome = self._operations[type(value)](value, host)
+        try:
+            if self._verifier is not None:
+                signable = Signable(request.method, request.path, request.query, request.headers, request.body)
+                self._verifier.verify(signable, now_ms=self._clock.wall_ms())
+            if target is not None:
+                codec, operation = JSON, target.removeprefix(TARGET_PREFIX)
+                value = decode_json(operation, request.body)
+            else:
+                codec = QUERY
+                operation, value = self._decode_form(request, host)
+            outcome = self._operations[type(value)](value, host)
+        except EXPECTED as error:
+            return self.failed(request, error)
         if isinstance(outcome, Pending):
             answer = outcome.answer
 

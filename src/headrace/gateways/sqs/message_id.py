@@ -11,28 +11,31 @@ from uuid import UUID
 from headrace.model.message import message_id
 
 _PARTITION_SHIFT = 96  # the first 32 bits
+_PARTITION_MASK = (1 << 32) - 1
 _OFFSET_MASK = (1 << 62) - 1  # the last 62: below the two bits of the variant
-_HALF_BITS = 64
+_PAGE_BITS, _PAGE_DIGITS = 8, 2
+_PAGE_MASK = (1 << _PAGE_BITS) - 1
+_LAST_DIGITS = [f"{number:02x}" for number in range(1 << _PAGE_BITS)]
 
 
 class MessageIds:
-    """The ids of one queue's messages. Every message asks, and those of a partition begin alike."""
+    """The ids of one queue's messages. Every message asks, and those of neighbours differ in their last digits."""
 
     def __init__(self, queue_id: UUID) -> None:
-        self._front = queue_id.int >> _HALF_BITS
-        self._back = queue_id.int & ((1 << _HALF_BITS) - 1)
-        self._fronts: dict[int, str] = {}
+        self._number = queue_id.int
+        # All but the last digits, by partition, with the page of offsets that it is of.
+        self._latest: dict[int, tuple[int, str]] = {}
 
     def at(self, partition: int, offset: int) -> str:
-        front = self._fronts.get(partition)
-        if front is None:
-            front = self._fronts[partition] = self._write_front(partition)
-        back = f"{self._back ^ (offset & _OFFSET_MASK):016x}"
-        return f"{front}-{back[:4]}-{back[4:]}"
+        page = offset >> _PAGE_BITS
+        latest = self._latest.get(partition)
+        if latest is None or latest[0] != page:
+            latest = self._latest[partition] = page, self._write_front(partition, offset)
+        return latest[1] + _LAST_DIGITS[(self._number ^ offset) & _PAGE_MASK]
 
-    def _write_front(self, partition: int) -> str:
-        digits = f"{self._front ^ (partition << _PARTITION_SHIFT - _HALF_BITS):016x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:]}"
+    def _write_front(self, partition: int, offset: int) -> str:
+        number = self._number ^ ((partition & _PARTITION_MASK) << _PARTITION_SHIFT) ^ (offset & _OFFSET_MASK)
+        return str(UUID(int=number))[:-_PAGE_DIGITS]
 
 
 def uuid_of(queue_id: UUID, id: str) -> str:

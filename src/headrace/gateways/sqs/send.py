@@ -36,9 +36,13 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A message that may be sent, and what its answer says about it."""
 
     message: Message
-    md5_of_body: str
     md5_of_attributes: str | None = None
     md5_of_system_attributes: str | None = None
+
+    @property
+    def md5_of_body(self) -> str:
+        """Asked for with the answer, which is made while the disk is waited for: nothing else here takes as long."""
+        return hashlib.md5(self.message.body, usedforsecurity=False).hexdigest()
 
 
 def size_of(request: SendMessage | SendEntry) -> int:
@@ -50,7 +54,7 @@ def size_of(request: SendMessage | SendEntry) -> int:
 def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
     body = check_body(request.message_body)
     if not view.is_fifo and len(body) <= view.message_bytes_max and _is_plain(request):
-        return Prepared(plain_message(body), _md5(body))
+        return Prepared(plain_message(body))
     headers: Headers = ()
     md5_of_attributes = md5_of_system_attributes = None
     size = len(body)
@@ -80,7 +84,6 @@ def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
             delay_ms=_delay_ms(request.delay_seconds, view),
             deduplication_id=deduplication_id,
         ),
-        _md5(body),
         md5_of_attributes,
         md5_of_system_attributes,
     )
@@ -95,10 +98,6 @@ def _is_plain(request: SendMessage | SendEntry) -> bool:
         and request.message_deduplication_id is None
         and request.message_system_attributes is None
     )
-
-
-def _md5(body: bytes) -> str:
-    return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
 def _delay_ms(delay_s: int | None, view: QueueView) -> int | None:
