@@ -1,4 +1,4 @@
-"""What is done for a queue every few seconds: its retention, and how far its log may be cleaned.
+"""What is done for a queue every few seconds: its retention, how far its log may be cleaned, and what it forgets.
 
 Retention is by the time of sending, or of the end of a message's delay, and written down as an entry, so a replay drops
 the same messages. The limit of cleaning is the lowest of what named readers have not read, as far as their own limits
@@ -45,6 +45,8 @@ class Keeper:
                     limit = min(limit, held)
         partition.clean_limit = limit
         await self._find_oldest(partition)
+        while partition.fold.sweep_ids():  # noqa: ASYNC110 - a step, and then others have their turn
+            await asyncio.sleep(0)
 
     async def _find_oldest(self, partition: PartitionQueue) -> None:
         """Since when the oldest message waits, which tells more about a queue than how many do."""

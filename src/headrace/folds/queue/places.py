@@ -281,6 +281,10 @@ class Places:
         count = self._finish_below(first)
         return count + self._finish(list(offsets_in(self.live - spared, first, upto)))
 
+    def sweep_ids(self) -> bool:
+        """Take some forgotten ids out of memory. Whether there are more."""
+        return self.deduplication.sweep() or self.moves.sweep()
+
     # Another configuration.
 
     def _configure(self, config: QueueConfig) -> None:
