@@ -40,6 +40,8 @@ class Keeper:
         if partition.fold.readers:
             oldest = await self._offset_at(partition, now_ms - config.reader_lag_ms_max)
             for position in list(partition.fold.readers.values()):
+                if position >= partition.fold.arrived_end:
+                    continue  # it has read all; behind it are the queue's own entries, this position among them
                 held = max(Offset(position), oldest, partition.partition.start_offset)
                 if partition.partition.log.bytes_from(held) <= config.reader_lag_bytes_max:
                     limit = min(limit, held)
