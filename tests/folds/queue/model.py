@@ -138,7 +138,7 @@ class Model:
 
     def _return(self, message: Message, ended_ms: int, delay_ms: int | None) -> None:
         config = self.config
-        if config.max_deliveries is not None and message.attempt >= config.max_deliveries:
+        if self._is_used_up(message):
             message.state = "dying"
             return
         if delay_ms is None:
@@ -149,6 +149,9 @@ class Model:
             message.state = "overdue"
         elif delay_ms:
             self._note_delay(message, delay_ms)
+
+    def _is_used_up(self, message: Message) -> bool:
+        return self.config.max_deliveries is not None and message.attempt >= self.config.max_deliveries
 
     def _note_delay(self, message: Message, delay_ms: int) -> None:
         retention_ms = self.config.retention_ms
@@ -182,6 +185,8 @@ class Model:
                 for message in self._those(op.offsets):
                     message.unused_count += 1
                     message.state = "overdue" if message.is_lapsed else "ready"
+                    if self._is_used_up(message):
+                        message.state = "dying"
             case Rejected():
                 self.messages[op.offset].state = "dying"
                 self.messages[op.offset].reason = op.reason
@@ -216,6 +221,9 @@ class Model:
                 self._end(purged, "purged")
             case Configured():
                 self.config = op.config
+                for message in self.live():
+                    if message.number and message.state in ("ready", "delayed") and self._is_used_up(message):
+                        message.state = "dying"
             case _:
                 pass
 

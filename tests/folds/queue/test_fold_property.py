@@ -217,7 +217,11 @@ class QueueMachine(RuleBasedStateMachine):
     def give_back_unbegun(self, first: int, count: int) -> None:
         offsets = self.held(first, count)
         self.written(self.fold.return_unused(offsets, now=self.now))
-        self.became(offsets, "ready", "overdue")
+        limit = self.fold.config.max_deliveries
+        for offset in offsets:
+            # A limit that was lowered since may count the attempts before this one.
+            is_used_up = limit is not None and self.model.messages[offset].attempt >= limit
+            self.became([offset], *(["dying"] if is_used_up else ["ready", "overdue"]))
 
     @precondition(lambda self: self.receipts)
     @rule(first=which, length_ms=st.sampled_from([0, 5, 150, 2000]))
