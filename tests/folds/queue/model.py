@@ -300,7 +300,7 @@ class Model:
         return chosen
 
     def find_duplicate(self, id_: bytes) -> int | None:
-        known = self.ids.get(id_)
+        known = self.ids.get(id_) if self.config.deduplication_window_ms else None
         return known.offset if known is not None and (known.until_ms or 0) > self.now.wall_ms else None
 
 

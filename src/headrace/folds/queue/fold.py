@@ -362,6 +362,8 @@ class QueueFold(QueueState):
 
     def find_duplicate(self, deduplication_id: bytes, *, now: Instant) -> int | None:
         """The offset of the message with this id that arrived within the window."""
+        if not self.config.deduplication_window_ms:
+            return None  # also what came while there was one: this id would be stored by any other door
         return self.deduplication.find(deduplication_id, max(now.wall_ms, self.now.wall_ms))
 
     def find_moved(self, move_id: bytes) -> int | None:

@@ -310,16 +310,16 @@ class Places:
     def _end_used_up(self, limit: int) -> None:
         """What has had more deliveries than a lowered limit allows gets none more: it is on its way out now."""
         least = packed.pack_history(History(limit, 0, 0))  # compared as numbers, for there may be a million
-        tried = sorted(offset for offset, history in self.attempts.items() if history >= least)
-        for offset in tried:
-            if offset in self.dying_reasons or offset in self.overdue or not self._is_used_up(offset):
-                continue
-            self.dying_reasons[offset] = ""
-            if offset in self.delayed:
-                self.delayed.remove(offset)
-                self.rests.pop(offset)
-            else:
-                self.shelf.unready(offset)
+        tried = BitMap64(offset for offset, history in self.attempts.items() if history >= least)
+        tried -= self.overdue
+        tried -= BitMap64(self.dying_reasons)
+        tried -= BitMap64(offset for offset in self.unused if offset in tried and not self._is_used_up(offset))
+        self.dying_reasons.update(dict.fromkeys(tried, ""))
+        for offset in self.delayed & tried:
+            self.rests.pop(offset)
+        for offset in tried - self.delayed:
+            self.shelf.unready(offset)
+        self.delayed -= tried
 
     def ready_offsets(self) -> BitMap64:
         """Live messages that are on the shelf."""
