@@ -233,6 +233,16 @@ class PartitionQueue:
             self._arm()  # no turn may be written for a while, which would do it
         return handout.leases
 
+    def choose(self, count_max: int) -> list[int]:
+        """What is visible and committed, at most so many, in the order in which it is to be handed out."""
+        return self.fold.choose(count_max, upto=self.partition.high_watermark, now=self.now.now())
+
+    def take_chosen(self, offsets: Sequence[int]) -> list[Lease]:
+        """Hand out for good what was chosen at this moment, or the first of it."""
+        handout = self.fold.take_chosen(offsets, now=self.now.now())
+        self._ledger.write(handout.op)
+        return handout.leases
+
     def check_space(self) -> None:
         self.partition.check_space()
 

@@ -134,12 +134,18 @@ class QueueFold(QueueState):
             leases.append(Lease(offset, number, first_ms, self.unused.get(offset, 0) if self.unused else 0))
         return Handout(op, leases)
 
+    def choose(self, count_max: int, *, upto: int, now: Instant) -> list[int]:
+        """What `take` would hand out at this moment."""
+        self.keep_up(now, count_max)
+        return self._pick(count_max, upto)
+
     def take(self, count_max: int, *, upto: int, now: Instant) -> Handout | None:
         """Hand out for good, at most once: to be acknowledged in the log before it is given out."""
-        self.keep_up(now, count_max)
-        offsets = self._pick(count_max, upto)
-        if not offsets:
-            return None
+        offsets = self.choose(count_max, upto=upto, now=now)
+        return self.take_chosen(offsets, now=now) if offsets else None
+
+    def take_chosen(self, offsets: Sequence[int], *, now: Instant) -> Handout:
+        """The same with what was chosen at this moment, or with the first of it."""
         wall_ms = self.now.wall_ms
         leases = []
         for offset in offsets:
