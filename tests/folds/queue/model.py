@@ -18,6 +18,7 @@ from headrace.folds.queue.op import (
     Purged,
     Rejected,
     Released,
+    Repeated,
     Returned,
     TxnAcked,
     TxnEnded,
@@ -215,6 +216,9 @@ class Model:
                     below = [message for message in self.live() if not self._is_spared(message, op.at)]
                     below = [message for message in below if message.offset < op.upto]
                 self._end([*op.offsets, *(message.offset for message in below)], "expired")
+            case Repeated():
+                self.ids = {id_: known for id_, known in self.ids.items() if known.offset not in op.offsets}
+                self._end(list(op.offsets), "withdrawn")
             case Purged():
                 purged = [message.offset for message in self.live() if message.offset < op.upto]
                 self.ids = {id_: known for id_, known in self.ids.items() if known.offset not in purged}

@@ -262,6 +262,13 @@ class QueueMachine(RuleBasedStateMachine):
         self.written(self.fold.expire(expired, now=self.now))
         self.became(expired, "expired")
 
+    @rule(is_now=rarely)
+    def withdraw_the_newest(self, is_now: bool) -> None:
+        live = list(self.fold.live)[-1:]
+        if is_now and live:
+            self.written(self.fold.withdraw(live, now=self.now))
+            self.became(live, "withdrawn")
+
     @rule(is_now=rarely, count=st.integers(1, 2), is_move=st.booleans())
     def drop_or_move_the_oldest(self, is_now: bool, count: int, is_move: bool) -> None:
         if not is_now:

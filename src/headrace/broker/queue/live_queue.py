@@ -27,6 +27,7 @@ from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
 from headrace.broker.queue.receipt import Signer
 from headrace.broker.queue.receive import LeaseReceive, PendingReceive, Taken
+from headrace.broker.queue.repeats import Repeats
 from headrace.broker.queue.sending import Sending
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
@@ -56,6 +57,7 @@ class LiveQueue:
     def __init__(self, *, queue: Queue, signer: Signer, clock: Clock, loader: Loader) -> None:
         self.queue = queue
         self.partitions = QueuePartitions(queue.name)
+        self.repeats = Repeats(self.partitions)
         self._signer = signer
         self._clock = clock
         self._loader = loader

@@ -138,6 +138,10 @@ class Outbox:
         """Whether a share of this id would repeat something that is in the queue or on its way there."""
         return id in self._repeats or self._known(id, now) is not None
 
+    def remembers(self, id: bytes, *, now: Instant) -> bool:
+        """Whether a message of this id is in the queue or on its way there."""
+        return _MESSAGE_PREFIX + id in self._repeats or self._fold.find_duplicate(id, now=now) is not None
+
     def _known(self, id: bytes, now: Instant) -> int | None:
         if id.startswith(_MOVE_PREFIX):
             return self._fold.find_moved(id[len(_MOVE_PREFIX) :])

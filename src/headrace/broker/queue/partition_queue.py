@@ -11,6 +11,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from pyroaring import BitMap64
@@ -46,6 +47,17 @@ _SHORT_LEASE_MS = 1000
 _TICK_MS = 60_000
 
 
+Arrived = tuple[bytes, int]  # an id, and the offset of its message
+
+
+class Elsewhere(Protocol):
+    """Who compares ids with those of the queue's other partitions."""
+
+    is_settled: bool  # whether that was done for all that has arrived
+
+    def arrived(self, partition: "PartitionQueue", fresh: list[Arrived]) -> None: ...
+
+
 class PartitionQueue:
     def __init__(
         self,
@@ -58,6 +70,7 @@ class PartitionQueue:
         cache: CacheView,
         on_visible: Callable[[], None],
         on_dying: Callable[[], None],
+        elsewhere: Elsewhere,
     ) -> None:
         self.id = id
         self.partition = partition
@@ -69,6 +82,7 @@ class PartitionQueue:
         self._clock = clock
         self._on_visible = on_visible
         self._on_dying = on_dying
+        self._elsewhere = elsewhere
         self._outbox = Outbox(fold)
         self._ledger: Ledger[Op] = Ledger(partition, clock=clock, encode=lambda op: encode_op(id, op), merge=_merge)
         self.tell_written = self._ledger.tell_written
@@ -102,6 +116,7 @@ class PartitionQueue:
         end = Offset(base + len(batch.messages))
         self.fold.arrive(base, len(batch.messages), sent_ms=batch.sent_ms, properties=batch.properties)
         self.fold.reach(end)
+        self.fold.fresh_ids.clear()  # their senders' door has asked the other partitions
         if self.cache.has_room:
             self.cache.add_sent(base, batch.messages, batch.sent_ms)
         repeats = self._outbox.take_repeats(batch.shares)
@@ -131,7 +146,13 @@ class PartitionQueue:
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
         replay_batch(self.fold, self.id, batch.header, batch.data, base_offset)
+        self._look_at_arrived()
         self._arm()
+
+    def _look_at_arrived(self) -> None:
+        """Have what came with an id compared with the other partitions."""
+        if self.fold.fresh_ids:
+            self._elsewhere.arrived(self, self.fold.take_fresh_ids())
 
     def advanced(self) -> None:
         try:
@@ -156,7 +177,7 @@ class PartitionQueue:
         return self._ledger.count + self._outbox.count
 
     def snapshot(self) -> FrozenSnapshot | None:
-        if self._ledger.has_pending:
+        if self._ledger.has_pending or not self._elsewhere.is_settled:
             return None
         self.fold.advance(self.now.now())
         if self.fold.is_behind:
@@ -165,6 +186,7 @@ class PartitionQueue:
 
     def open(self, config: QueueConfig) -> None:
         """Begin, attached to a partition whose end the fold has reached."""
+        self._look_at_arrived()
         if self.fold.config != config:
             self._ledger.write(self.fold.configure(config, now=self.now.now()))
         self.partition.log.retainer = self
@@ -209,6 +231,10 @@ class PartitionQueue:
     def knows(self, id: bytes | None) -> bool:
         """Whether what is known by this id is here or on its way in, so that it is not stored again."""
         return id is not None and self._outbox.knows(id, now=self.now.now())
+
+    def remembers(self, id: bytes) -> bool:
+        """Whether a message of this id is here or on its way in."""
+        return self._outbox.remembers(id, now=self.now.now())
 
     @property
     def message_count(self) -> int:
@@ -323,6 +349,10 @@ class PartitionQueue:
     def drop(self, offsets: Sequence[int]) -> None:
         """End leases for good where there are no dead letters: nobody gets these again, and they are counted."""
         self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
+
+    def withdraw(self, offsets: Sequence[int]) -> None:
+        """End what just arrived and repeats what another partition knows."""
+        self._ledger.write(self.fold.withdraw(offsets, now=self.now.now()))
 
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""

@@ -58,6 +58,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Repeated,
     Returned,
     Ticked,
     TxnAcked,
@@ -338,6 +339,15 @@ class QueueFold(QueueState):
 
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
         return self._applied(Dropped(tuple(offsets), self._moment(now, offsets)))
+
+    def withdraw(self, offsets: Sequence[int], *, now: Instant) -> Repeated:
+        """Another partition knows the ids of these messages."""
+        return self._applied(Repeated(tuple(offsets), self._moment(now, offsets)))
+
+    def take_fresh_ids(self) -> list[tuple[bytes, int]]:
+        """Ids that came since the last entry or call, with the offsets of their messages."""
+        fresh, self.fresh_ids = self.fresh_ids, []
+        return fresh
 
     def purge(self, upto: int, *, now: Instant) -> Purged:
         return self._applied(Purged(upto, self._moment(now)))

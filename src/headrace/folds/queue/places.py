@@ -98,6 +98,8 @@ class Places:
         self.lately = Lately()
         self.deduplication = RememberedIds()
         self.moves = RememberedIds()
+        # Ids that came after the last entry, with their messages: whether another partition knows them is not written.
+        self.fresh_ids: list[tuple[bytes, int]] = []
 
     # Handing out, and what comes back.
 
