@@ -122,7 +122,7 @@ class RememberingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         while self.ids.sweep():
             pass
-        assert len(self.ids._known) <= len(self.ids) + 3
+        assert self.ids.held_count <= len(self.ids) + 3
 
 
 test_ids_are_forgotten_as_if_each_were_looked_at = RememberingMachine.TestCase
@@ -145,6 +145,7 @@ def fold() -> Iterator[QueueFold]:
     for base in range(0, MANY, 1000):
         own = {at: Properties(deduplication_id=b"%032d" % (base + at)) for at in range(1000)}
         found.arrive(base, 1000, sent_ms=base // 1000, properties=own)
+        found.take_fresh_ids()  # as a queue at work does
     try:
         yield found
     finally:
@@ -172,7 +173,7 @@ def test_many_ids_whose_time_is_over_are_forgotten_in_one_short_step_and_swept_i
     while has_more:
         with one_step("sweep"):
             has_more = fold.sweep_ids()
-    assert not fold.deduplication._known
+    assert fold.deduplication.held_count == 0
     assert snapshot(fold, "ids")
 
 
@@ -181,4 +182,13 @@ def test_what_arrives_sweeps_what_is_forgotten(fold: QueueFold) -> None:
     for base in range(MANY, MANY + MANY, 1000):
         own = {at: Properties(deduplication_id=b"%032d" % (base + at)) for at in range(1000)}
         fold.arrive(base, 1000, sent_ms=10_000_000, properties=own)
-    assert len(fold.deduplication._known) < MANY + 10_000
+    assert fold.deduplication.held_count < MANY + 10_000
+
+
+def test_many_ids_are_in_small_tables_that_no_collection_of_garbage_looks_through(fold: QueueFold) -> None:
+    gc.collect()
+    tables = fold.deduplication._tables
+    assert max(map(len, tables)) < MANY / 100, "a table that grows moves all that it holds"
+    chunks = [chunk.ids for chunk in fold.deduplication._chunks][:-1]
+    assert len(chunks) > 10
+    assert not any(map(gc.is_tracked, [*tables, *chunks]))
