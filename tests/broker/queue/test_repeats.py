@@ -1,5 +1,6 @@
 """One id is one message of a queue over several partitions, whichever door its copies come through."""
 
+import asyncio
 import random
 
 import pytest
@@ -8,11 +9,12 @@ from tests.broker.queue.test_dead_letters import reborn
 from tests.broker.queue.world import NAME, QueueWorld
 from tests.broker.transaction.world import World
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, PartitionOfflineError
 from headrace.model.message import DEDUPLICATION_HEADER, Message, Sent
 from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.threads import HeldThreads
 from headrace.wire.kafka.records import Record, encode_batch
 
 KEYS = (b"a", b"b", b"c")
@@ -70,6 +72,48 @@ def test_a_copy_that_overtakes_a_send_on_its_way_is_withdrawn() -> None:
         await gathered([written])
         assert await world.bodies() == [b"sent"]
         assert not isinstance((await sending)[0], HeadraceError)
+
+    run(main())
+
+
+def test_a_copy_stays_if_what_it_repeats_is_not_stored_after_all() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2)
+        home = (await world.queues.live(NAME)).sending._route(Message(b"", deduplication_id="x")).index
+        sending = world.queues.send(NAME, [Message(b"sent", deduplication_id="x")])
+        other = world.node.broker.partition(NAME, 1 - home)
+        written = other.append(copy_of(world, "x", b"copy"))
+        other.write_now()
+        world.node.broker.partition(NAME, home).take_offline(PartitionOfflineError("its disk failed"))
+        await gathered([written])
+        (refused,) = await sending
+        assert isinstance(refused, HeadraceError)
+        assert await world.bodies() == [b"copy"], "whoever wrote it was told that it is stored"
+
+    run(main())
+
+
+def test_a_copy_is_not_withdrawn_before_what_it_repeats_is_durable() -> None:
+    """The first one is synced with its own file, being large."""
+
+    async def main() -> None:
+        threads = HeldThreads()
+        starting = asyncio.ensure_future(QueueWorld(Node(sync_threads=threads)).start(partitions=2))
+        while not starting.done():
+            await settle()
+            threads.release()
+        world = await starting
+        broker = world.node.broker
+        first = broker.partition(NAME, 0).append(copy_of(world, "x", b"x" * 3000))
+        await settle()
+        second = broker.partition(NAME, 1).append(copy_of(world, "x", b"copy"))
+        await settle()
+        assert (world.counts().withdrawn, first.done(), second.done()) == (0, False, False)
+        while not (first.done() and second.done()):
+            threads.release()
+            await settle()
+        assert world.counts().withdrawn == 1
+        assert len(await world.bodies()) == 1
 
     run(main())
 

@@ -20,7 +20,7 @@ from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.outbox import Batch, Outbox, Share
+from headrace.broker.queue.outbox import Batch, Listener, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
 from headrace.broker.queue.steady import FoldClock
@@ -123,7 +123,11 @@ class PartitionQueue:
         self._ledger.tell_committed(end, lambda error: self._tell(batch.shares, base, repeats, error))
 
     def _tell(
-        self, shares: Sequence[Share], base: int, repeats: Sequence[tuple[int, Share]], error: HeadraceError | None
+        self,
+        shares: Sequence[Share],
+        base: int,
+        repeats: Sequence[tuple[int, Share | Listener]],
+        error: HeadraceError | None,
     ) -> None:
         """What was written at `base` is committed, or never will be; so is what was sent again meanwhile."""
         if error is not None:
@@ -232,9 +236,25 @@ class PartitionQueue:
         """Whether what is known by this id is here or on its way in, so that it is not stored again."""
         return id is not None and self._outbox.knows(id, now=self.now.now())
 
-    def remembers(self, id: bytes) -> bool:
-        """Whether a message of this id is here or on its way in."""
-        return self._outbox.remembers(id, now=self.now.now())
+    def tell_stored(self, id: bytes, told: Told) -> bool:
+        """Tell once the message of this id that is here, or on its way in, is committed. Whether there is one."""
+        if self._outbox.tell_sent(id, told):
+            return True
+        offset = self.fold.find_duplicate(id, now=self.now.now())
+        if offset is not None:
+            self._ledger.tell_committed(Offset(offset + 1), told)
+        return offset is not None
+
+    def has_arrived(self, id: bytes, offset: int) -> bool:
+        """Whether this message is known by its id, is here, and nobody has been given it."""
+        fold = self.fold
+        return (
+            self.partition.log.broken is None
+            and fold.find_duplicate(id, now=self.now.now()) == offset
+            and fold.is_live(offset)
+            and offset not in fold.leases
+            and offset not in fold.held
+        )
 
     @property
     def message_count(self) -> int:

@@ -6,12 +6,18 @@ an id is looked up in the other partitions at the moment at which the message ar
 is withdrawn by an entry of its own partition, before anybody can have received it: a fold knows its own log alone, and
 a replay must come to the same.
 
+Its sender may have been told that it is stored, so it is not withdrawn before the other copy is durable: a crash would
+leave neither. Where both are on their way at the same moment that is later, and if somebody has received it by then, it
+stays.
+
 A crash can come between such a message and that entry. So what arrived after a partition's last entry is looked up
 again when the queue is opened, before anybody is served.
 """
 
+from headrace.broker.ledger import Told
 from headrace.broker.queue.partition_queue import Arrived, PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
+from headrace.model.errors import HeadraceError
 from headrace.wire.message import REQUEST_PREFIX
 
 
@@ -37,13 +43,28 @@ class Repeats:
 
     def _withdraw_repeated(self, partition: PartitionQueue, fresh: list[Arrived]) -> None:
         others = [other for other in self._partitions if other is not partition]
-        repeated = [
-            offset
-            for id, offset in fresh
+        at_once: list[int] | None = []  # most are: one entry for all of them
+        for id, offset in fresh:
             # A request's parts are known by one name in each of their partitions.
-            if not id.startswith(REQUEST_PREFIX)
-            and partition.fold.find_duplicate(id, now=partition.now.now()) == offset
-            and any(other.remembers(id) for other in others)
-        ]
-        if repeated and partition.partition.log.broken is None:
-            partition.withdraw(repeated)
+            if id.startswith(REQUEST_PREFIX) or not partition.has_arrived(id, offset):
+                continue
+
+            def stored(error: HeadraceError | None, id: bytes = id, offset: int = offset) -> None:
+                if error is not None or not partition.has_arrived(id, offset):
+                    return
+                if at_once is not None:
+                    at_once.append(offset)
+                else:
+                    partition.withdraw([offset])
+
+            _tell_stored(others, id, stored)
+        if at_once:
+            partition.withdraw(at_once)
+        at_once = None
+
+
+def _tell_stored(others: list[PartitionQueue], id: bytes, told: Told) -> None:
+    """Once a message of this id is durable in one of these partitions, where one of them has it or gets it."""
+    for other in others:
+        if other.tell_stored(id, told):
+            return
