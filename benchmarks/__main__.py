@@ -28,6 +28,7 @@ from benchmarks import (
     profile,
     queue_latency,
     queue_memory,
+    queue_space,
     queues,
     spark,
     spread,
@@ -41,7 +42,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     module.NAME: module.run
     for module in (
         *(throughput, latency, opening, memory, spread, profile),
-        *(queues, queue_latency, queue_memory, groups, transactions, spark),
+        *(queues, queue_latency, queue_memory, queue_space, groups, transactions, spark),
     )
 }
 

@@ -1,8 +1,11 @@
 """Reports about queues say what was measured, and whether a target is met."""
 
+from itertools import pairwise
+
 import pytest
-from benchmarks import queue_latency, queue_memory, queues
+from benchmarks import queue_latency, queue_memory, queue_space, queues
 from benchmarks.boto_load import MeasuredBoto
+from benchmarks.past_load import MeasuredPast, Past
 from benchmarks.queues import Line
 from benchmarks.waiting import MeasuredWaiting
 
@@ -65,3 +68,35 @@ def test_memory_is_shown_for_each_message() -> None:
     )
     rows = queue_memory.report(figures).rows
     assert [row[2] for row in rows] == ["", "2.00", "150.0", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("disk_bytes", "read", "are_met"),
+    [(1_999_000, 100_000, [True, True]), (2_000_000, 100_000, [False, True]), (1_100_000, 99_999, [True, False])],
+)
+def test_a_long_past_has_a_target_for_its_disk_and_for_its_reader(
+    disk_bytes: int, read: int, are_met: list[bool]
+) -> None:
+    figures = queue_space.Figures(
+        past=Past(messages=100_000, size_bytes=1000, delayed=1000),
+        load=MeasuredPast(sent=100_000, acknowledged=99_000, worked_s=9.0, read=read, read_s=10.0, repeated=2),
+        peak_disk_bytes=60_000_000,
+        disk_bytes=disk_bytes,
+        files=7,
+        cleaned_s=5.0,
+        fresh_bytes=70_000_000,
+        peak_resident_bytes=130_000_000,
+        resident_bytes=120_000_000,
+        delayed=1000,
+        killed_start_s=0.5,
+    )
+    report = queue_space.report(figures)
+    assert [goal.is_met for goal in report.goals] == are_met
+    assert any("2 handed out twice" in note for note in report.notes)
+
+
+def test_delayed_messages_are_scattered_over_a_long_past() -> None:
+    past = Past(messages=100_500, size_bytes=1000, delayed=1000)
+    delayed = [number for number in range(past.messages) if past.is_delayed(number)]
+    assert len(delayed) == 1000
+    assert max(later - earlier for earlier, later in pairwise(delayed)) <= 101

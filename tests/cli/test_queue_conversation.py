@@ -57,6 +57,18 @@ def test_a_text_with_an_id_is_stored_once(headrace: Headrace, queue: str) -> Non
     assert "one id for many lines" in headrace("send", queue, "--deduplication-id", "7", input="a\n", code=2).stderr
 
 
+@pytest.mark.parametrize("durability", ["memory", "replicated", None])
+def test_a_queue_is_made_with_the_durability_that_is_asked_for(
+    headrace: Headrace, queue: str, durability: str | None
+) -> None:
+    options = () if durability is None else ("--durability", durability)
+    made = durability or "fsync"
+    assert f"({made})" in headrace("queue", "create", queue, *options).stdout
+    assert json.loads(headrace("queue", "describe", queue, "--json").stdout)["durability"] == made
+    other = "fsync" if durability == "memory" else "memory"
+    assert "durability" in headrace("queue", "create", queue, "--durability", other, code=1).stderr
+
+
 def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace, queue: str) -> None:
     settings = ("-s", "lease=1m", "-s", "ordered=true", "-s", "backoff=10s-10m", "-s", "max_deliveries=none")
     assert "with 2 partitions" in headrace("queue", "create", queue, "-p", "2", *settings).stdout

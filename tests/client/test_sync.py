@@ -71,6 +71,32 @@ def test_leases_are_told_about_one_by_one_and_together(client: headrace.Client, 
         orders.acknowledge_all(rest)
 
 
+def test_two_threads_that_name_a_queue_at_once_get_the_same_one(node: ServedNode) -> None:
+    both = threading.Barrier(2)
+    asked = threading.local()
+
+    class Name(str):
+        """Looked up, and then stored only when the other thread has looked it up as well."""
+
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            asked.count = getattr(asked, "count", 0) + 1
+            if asked.count == 2:
+                both.wait(DEADLINE_S)
+            return str.__hash__(self)
+
+    client = headrace.AsyncClient(node.server)
+    found: list[headrace.AsyncQueue] = []
+    threads = [threading.Thread(target=lambda: found.append(client.queue(Name("orders")))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    first, second = found
+    assert first is second is client.queue("orders")
+
+
 def test_messages_come_without_end_until_the_loop_is_left(client: headrace.Client, node: ServedNode) -> None:
     orders = client.queue("orders")
     orders.send_many([b"%d" % number for number in range(6)])

@@ -159,6 +159,35 @@ def test_a_message_moves_to_the_dead_letter_queue_when_its_receives_exceed_the_m
     assert letter["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
+def test_a_lowered_maximum_counts_the_receives_of_before(make: Make) -> None:
+    dead = make("-dead")
+    queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(10))
+    queue.send("x")
+    for _ in range(3):
+        queue.receive_one()
+    queue.set(RedrivePolicy=dead.redrive_policy(2))
+    assert dead.receive_one()["Body"] == "x"
+    assert queue.counts() == (0, 0, 0)
+
+
+def test_a_fifo_dead_letter_queue_that_was_deleted_is_made_again_as_one(make: Make) -> None:
+    dead = make("-dead.fifo")
+    queue = make(".fifo", VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
+    queue.client.delete_queue(QueueUrl=dead.url)
+    for body in ("first", "second"):
+        queue.send(body, MessageGroupId="g", MessageDeduplicationId=body)
+    queue.receive_all(2)
+
+    def is_there() -> bool:
+        return dead.url in queue.client.list_queues(QueueNamePrefix=dead.name).get("QueueUrls", ())
+
+    wait_until(is_there, deadline_s=20, what=lambda: "the queue is there again")
+    assert dead.attribute("FifoQueue") == "true"
+    letters = dead.receive_all(2)
+    assert [letter["Body"] for letter in letters] == ["first", "second"]
+    assert {letter["Attributes"]["MessageGroupId"] for letter in letters} == {"g"}
+
+
 def test_the_dead_letter_queue_must_be_there_and_of_the_same_type(make: Make) -> None:
     queue, fifo = make(), make(".fifo")
     for target in (fifo.redrive_policy(1), fifo.redrive_policy(1).replace(".fifo", "-absent")):

@@ -40,6 +40,7 @@ class EntryKind(IntEnum):
     TXN_ACKED = 114
     TXN_ENDED = 115
     RETURNED = 116
+    REPEATED = 117
 
 
 HEAD = struct.Struct(">16sqq")
@@ -55,6 +56,7 @@ _OFFSETS_AFTER = {
     EntryKind.RETURNED: 0,
     EntryKind.MOVED: 0,
     EntryKind.DROPPED: 0,
+    EntryKind.REPEATED: 0,
     EntryKind.LEASED: NUMBER.size,
     EntryKind.EXTENDED: NUMBER.size,
     EntryKind.RELEASED: NUMBER.size,

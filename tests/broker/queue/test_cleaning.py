@@ -87,6 +87,21 @@ def test_a_reader_that_registered_first_misses_nothing() -> None:
     run(main())
 
 
+def test_a_reader_that_has_read_all_holds_nothing_behind_the_last_message() -> None:
+    async def main() -> None:
+        world = await small_queue(make())
+        await world.queues.move_reader(NAME, "mirror", {0: 0})
+        await work_through(world, rounds=60, delayed_every=1000)
+        partition = world.node.broker.partition(NAME, 0)
+        await world.queues.move_reader(NAME, "mirror", {0: partition.high_watermark})
+        partition.log.roll(now_ms=world.node.clock.wall_ms())
+        await world.node.clock.elapse(60_000)
+        assert partition.log.size_bytes < 2 * KIB
+        assert [value for value in await world.node.values(NAME) if value is not None] == [b"later 0"]
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_reader_misses_nothing_of_partitions_that_were_added_after_it_registered(is_killed: bool) -> None:
     async def main() -> None:

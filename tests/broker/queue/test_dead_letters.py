@@ -15,7 +15,7 @@ from headrace.model.errors import (
     UnknownRedriveError,
 )
 from headrace.model.message import MOVE_HEADER, Message
-from headrace.model.queue import QueueConfig
+from headrace.model.queue import Guarantee, QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
 
@@ -165,6 +165,26 @@ def test_a_redrive_by_places_goes_on_after_a_restart_with_those_places() -> None
         await world.node.clock.elapse(10_000)
         assert sorted(await world.bodies(100), key=int) == [b"%d" % number for number in range(1, 30, 2)]
         assert world.counts(DEAD).visible == 15
+
+    run(main())
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_queue_that_is_made_for_dead_letters_is_of_the_kind_of_their_source(
+    ordered: bool, guarantee: Guarantee
+) -> None:
+    async def main() -> None:
+        world = QueueWorld(Node())
+        await world.start(partitions=2, ordered=ordered, guarantee=guarantee, dead_letter_expired=True)
+        await world.send(b"a", key=b"k", ttl_ms=10)
+        await world.node.clock.elapse(1000)
+        made = world.queues.describe(DEAD)
+        is_exact = ordered and guarantee is Guarantee.EXACTLY_ONCE
+        assert made.queue.config.ordered == ordered
+        assert made.queue.config.guarantee is (Guarantee.EXACTLY_ONCE if is_exact else Guarantee.AT_LEAST_ONCE)
+        assert made.partition_count == (2 if ordered else 1)
+        assert await world.bodies(queue=DEAD) == [b"a"]
 
     run(main())
 

@@ -1,12 +1,15 @@
 """Messages that are large together: one answer holds some of them, and the others are there for the next."""
 
 import pytest
-from tests.broker.node import Node, run
+from tests.broker.node import Node, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld
 
 from headrace.broker.queue import browse, live_queue
 from headrace.model.message import Received
 from headrace.model.queue import Guarantee
+from headrace.testing.clock import settle
+from headrace.testing.threads import HeldThreads
+from headrace.wire.kafka.records import Record, encode_batch
 
 COUNT = 120
 BODY_BYTES = 50_000
@@ -94,12 +97,68 @@ def test_what_is_left_goes_to_those_who_wait() -> None:
     run(main())
 
 
-def test_what_is_handed_out_at_most_once_is_handed_out_whole() -> None:
-    """It is done when it is chosen: nobody else would get what this answer left."""
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_those_who_wait_in_line_share_what_a_producer_writes_at_once(guarantee: Guarantee) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee=guarantee)
+        waiting = [world.queues.receive(NAME, count_max=1_000, wait_ms=1_000) for _ in range(3)]
+        await settle()
+        records = [Record(world.node.clock.wall_ms(), None, b"%d" % number + bytes(24_000)) for number in range(45)]
+        await gathered([world.node.broker.partition(NAME, 0).append(memoryview(encode_batch(records)))])
+        await settle()
+        assert waiting[0].promise.done()
+        assert waiting[1].promise.done()
+        await world.node.clock.elapse(1_000)
+        shares = [numbers(receive.promise.result()) for receive in waiting]
+        assert [number for share in shares for number in share] == list(range(45))
+        assert shares[0]
+        assert shares[1]
 
+    run(main())
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_one_answer_cannot_hold_is_not_taken_at_most_once(partitions: int) -> None:
+    async def main() -> None:
+        world = await filled(partitions=partitions, guarantee=Guarantee.AT_MOST_ONCE)
+        seen: list[Received] = []
+        while messages := await world.receive(1_000):
+            assert len(messages) <= FIRST
+            seen += messages
+            assert (world.counts().acknowledged, world.counts().visible) == (len(seen), COUNT - len(seen))
+        assert sorted(numbers(seen)) == list(range(COUNT))
+
+    run(main())
+
+
+def test_those_who_wait_while_somebody_reads_get_what_follows_at_most_once() -> None:
     async def main() -> None:
         world = await filled(guarantee=Guarantee.AT_MOST_ONCE)
-        assert numbers(await world.receive(1_000)) == list(range(COUNT))
+        world.node.disk.all_cold = True
+        together = [world.queues.receive(NAME, count_max=20, wait_ms=1_000) for _ in range(10)]
+        handed = [numbers(await receive.promise) for receive in together[:8]]
+        assert [number for some in handed for number in some] == list(range(COUNT))
+        assert all(0 < len(some) <= FIRST for some in handed)
+        await world.node.clock.elapse(1_000)
+        assert [receive.promise.result() for receive in together[8:]] == [[], []]
+
+
+def test_what_somebody_drops_while_it_is_read_is_handed_out_to_nobody_at_most_once() -> None:
+    async def main() -> None:
+        world = await filled(guarantee=Guarantee.AT_MOST_ONCE)
+        world.node.logs._read_threads = held = HeldThreads()
+        world.node.disk.all_cold = True
+        receive = world.queues.receive(NAME, count_max=20, wait_ms=1_000)
+        cancelled = world.queues.receive(NAME, count_max=20, wait_ms=1_000)
+        await settle()
+        cancelled.cancel()
+        await world.queues.purge(NAME)
+        await world.send(b"7")
+        while held.release():
+            await settle()
+        assert numbers(receive.promise.result()) == [7]
+        assert (world.counts().acknowledged, world.counts().purged) == (1, COUNT)
+        assert not cancelled.promise.done()
 
     run(main())
 

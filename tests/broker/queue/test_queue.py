@@ -9,7 +9,7 @@ import pytest
 from tests.broker.node import Node, batch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
-from headrace.broker.queue import live_queue
+from headrace.broker.queue import attempts
 from headrace.broker.queue.port import Extension, MessageState, Rejection
 from headrace.model.batch import CRC_POSITION, CRC_START
 from headrace.model.errors import (
@@ -240,7 +240,7 @@ def test_a_receive_that_is_repeated_while_its_first_try_waits_gets_what_comes() 
 
 
 def test_what_repeated_receives_would_get_is_bounded_by_its_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_queue, "_ATTEMPT_LEASES_MAX", 10)
+    monkeypatch.setattr(attempts, "_LEASES_MAX", 10)
 
     async def main() -> None:
         world = await QueueWorld(Node()).start()
@@ -250,9 +250,9 @@ def test_what_repeated_receives_would_get_is_bounded_by_its_messages(monkeypatch
             again = await world.receive(4, attempt_id=str(number))
             assert bodies_of(again) == bodies_of(received[number])
         live = await world.queues.live(NAME)
-        assert sorted(live._attempts) == ["3", "4"]
+        assert sorted(live._attempts._known) == ["3", "4"]
         assert len(await world.receive(15, attempt_id="large")) == 15
-        assert sorted(live._attempts) == ["large"], "the last one is always known"
+        assert sorted(live._attempts._known) == ["large"], "the last one is always known"
         assert len(await world.receive(15, attempt_id="large")) == 15
 
     run(main())

@@ -54,6 +54,26 @@ def test_a_message_that_cannot_be_read_is_dropped_and_counted_and_its_neighbours
     run(main())
 
 
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_who_waits_goes_on_waiting_when_what_comes_cannot_be_read(guarantee: Guarantee) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee=guarantee)
+        waiting = [world.queues.receive(NAME, count_max=1, wait_ms=5_000) for _ in range(3)]
+        await send_nonsense(world)
+        await settle()
+        assert not any(receive.promise.done() for receive in waiting)
+        assert (world.counts().visible, world.counts().leased, world.counts().expired) == (0, 0, 1)
+        await world.send(b"a", b"b")
+        await settle()
+        assert [bodies_of(receive.promise.result()) for receive in waiting[:2]] == [[b"a"], [b"b"]]
+        await world.node.clock.elapse(4_900)
+        assert not waiting[2].promise.done()
+        await world.node.clock.elapse(200)
+        assert waiting[2].promise.result() == []
+
+    run(main())
+
+
 def test_a_dead_letter_that_cannot_be_read_is_dropped_and_keeps_no_other_from_being_moved() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start(ttl_ms=1000, dead_letter_expired=True)

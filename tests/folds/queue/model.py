@@ -18,6 +18,7 @@ from headrace.folds.queue.op import (
     Purged,
     Rejected,
     Released,
+    Repeated,
     Returned,
     TxnAcked,
     TxnEnded,
@@ -138,7 +139,7 @@ class Model:
 
     def _return(self, message: Message, ended_ms: int, delay_ms: int | None) -> None:
         config = self.config
-        if config.max_deliveries is not None and message.attempt >= config.max_deliveries:
+        if self._is_used_up(message):
             message.state = "dying"
             return
         if delay_ms is None:
@@ -149,6 +150,9 @@ class Model:
             message.state = "overdue"
         elif delay_ms:
             self._note_delay(message, delay_ms)
+
+    def _is_used_up(self, message: Message) -> bool:
+        return self.config.max_deliveries is not None and message.attempt >= self.config.max_deliveries
 
     def _note_delay(self, message: Message, delay_ms: int) -> None:
         retention_ms = self.config.retention_ms
@@ -182,6 +186,8 @@ class Model:
                 for message in self._those(op.offsets):
                     message.unused_count += 1
                     message.state = "overdue" if message.is_lapsed else "ready"
+                    if self._is_used_up(message):
+                        message.state = "dying"
             case Rejected():
                 self.messages[op.offset].state = "dying"
                 self.messages[op.offset].reason = op.reason
@@ -210,12 +216,18 @@ class Model:
                     below = [message for message in self.live() if not self._is_spared(message, op.at)]
                     below = [message for message in below if message.offset < op.upto]
                 self._end([*op.offsets, *(message.offset for message in below)], "expired")
+            case Repeated():
+                self.ids = {id_: known for id_, known in self.ids.items() if known.offset not in op.offsets}
+                self._end(list(op.offsets), "withdrawn")
             case Purged():
                 purged = [message.offset for message in self.live() if message.offset < op.upto]
                 self.ids = {id_: known for id_, known in self.ids.items() if known.offset not in purged}
                 self._end(purged, "purged")
             case Configured():
                 self.config = op.config
+                for message in self.live():
+                    if message.number and message.state in ("ready", "delayed") and self._is_used_up(message):
+                        message.state = "dying"
             case _:
                 pass
 
@@ -292,7 +304,7 @@ class Model:
         return chosen
 
     def find_duplicate(self, id_: bytes) -> int | None:
-        known = self.ids.get(id_)
+        known = self.ids.get(id_) if self.config.deduplication_window_ms else None
         return known.offset if known is not None and (known.until_ms or 0) > self.now.wall_ms else None
 
 

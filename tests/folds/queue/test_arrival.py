@@ -118,6 +118,16 @@ def test_a_queue_without_a_window_knows_no_duplicates() -> None:
     assert script.receive() == [0, 1]
 
 
+def test_a_queue_whose_window_was_taken_away_knows_no_duplicate_of_before() -> None:
+    script = Script()
+    script.send(Properties(deduplication_id=b"x"))
+    assert script.fold.find_duplicate(b"x", now=script.now) == 0
+    script.fold.configure(QueueConfig(deduplication_window_ms=0), now=script.now)
+    assert script.fold.find_duplicate(b"x", now=script.now) is None
+    script.send(Properties(deduplication_id=b"x"))
+    assert script.receive() == [0, 1]
+
+
 def test_a_repeated_move_arrives_once_however_long_the_mover_was_away() -> None:
     script = Script()
     script.send(Properties(move_id=b"orders-0-17"))

@@ -25,6 +25,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Repeated,
     Returned,
     Ticked,
 )
@@ -54,6 +55,7 @@ ops: st.SearchStrategy[Op] = st.one_of(
     st.builds(Moved, offsets, instants),
     st.builds(Expired, offsets, offset, st.sampled_from(ExpiryCause), instants),
     st.builds(Dropped, offsets, instants),
+    st.builds(Repeated, offsets, instants),
     st.builds(Purged, offset, instants),
     st.builds(Configured, configs, instants),
     st.builds(ReaderMoved, st.text(), offset, instants),

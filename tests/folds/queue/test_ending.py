@@ -8,6 +8,7 @@ from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.fold import EXPIRED_MAX
+from headrace.folds.queue.invariant import check_invariants
 from headrace.folds.queue.view import OVERDUE_REASON, facts
 from headrace.model.errors import StaleReceiptError
 from headrace.model.queue import Backoff, QueueConfig
@@ -47,6 +48,41 @@ def test_a_release_of_the_last_attempt_is_its_end_too_whatever_delay_was_asked_f
     script.receive()
     script.release(0, delay_ms=500)
     assert script.states([0]) == ["dying"]
+
+
+@pytest.mark.parametrize("shelf", [QueueConfig(), QueueConfig(ordered=True), QueueConfig(fair=True)])
+def test_what_had_as_many_deliveries_as_a_lowered_limit_allows_gets_none_more(shelf: QueueConfig) -> None:
+    script = Script(msgspec.structs.replace(shelf, max_deliveries=5))
+    script.send_keys("abcdef")
+    script.receive(6)
+    script.release(0, 1, 2, 3, delay_ms=0)
+    script.give_back(4)
+    assert sorted(script.receive(5)) == [0, 1, 2, 3, 4]
+    script.release(0, 3, delay_ms=0)
+    script.release(1, delay_ms=500)
+    lowered = msgspec.structs.replace(shelf, max_deliveries=2)
+    script.fold.configure(lowered, now=script.now)
+    check_invariants(script.fold)
+    assert script.states(range(6)) == ["dying", "dying", "leased", "dying", "leased", "leased"]
+    script.restart()
+    assert [dying.offset for dying in script.fold.dying(10)] == [0, 1, 3]
+    script.release(2, 4, 5, delay_ms=0)
+    assert script.states([2, 4, 5]) == ["dying", "visible", "visible"]
+    script.wait(1000)
+    assert sorted(script.receive(6)) == [4, 5]
+
+
+def test_a_lease_that_is_given_back_unbegun_after_the_limit_was_lowered_is_handed_out_no_more() -> None:
+    script = Script(QueueConfig(max_deliveries=5))
+    script.send(count=1)
+    for _ in range(3):
+        script.receive()
+        script.release(0, delay_ms=0)
+    script.receive()
+    script.fold.configure(QueueConfig(max_deliveries=2), now=script.now)
+    script.give_back(0)
+    assert script.states([0]) == ["dying"]
+    assert script.attempt(0) == 3
 
 
 def test_what_nobody_began_with_is_no_attempt_however_often_it_is_given_back() -> None:

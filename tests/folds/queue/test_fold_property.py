@@ -217,7 +217,11 @@ class QueueMachine(RuleBasedStateMachine):
     def give_back_unbegun(self, first: int, count: int) -> None:
         offsets = self.held(first, count)
         self.written(self.fold.return_unused(offsets, now=self.now))
-        self.became(offsets, "ready", "overdue")
+        limit = self.fold.config.max_deliveries
+        for offset in offsets:
+            # A limit that was lowered since may count the attempts before this one.
+            is_used_up = limit is not None and self.model.messages[offset].attempt >= limit
+            self.became([offset], *(["dying"] if is_used_up else ["ready", "overdue"]))
 
     @precondition(lambda self: self.receipts)
     @rule(first=which, length_ms=st.sampled_from([0, 5, 150, 2000]))
@@ -257,6 +261,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(self.model.messages[offset].state == "overdue" for offset in expired)
         self.written(self.fold.expire(expired, now=self.now))
         self.became(expired, "expired")
+
+    @rule(is_now=rarely)
+    def withdraw_the_newest(self, is_now: bool) -> None:
+        live = list(self.fold.live)[-1:]
+        if is_now and live:
+            self.written(self.fold.withdraw(live, now=self.now))
+            self.became(live, "withdrawn")
 
     @rule(is_now=rarely, count=st.integers(1, 2), is_move=st.booleans())
     def drop_or_move_the_oldest(self, is_now: bool, count: int, is_move: bool) -> None:

@@ -24,7 +24,7 @@ from headrace.model.errors import (
     UnknownQueueError,
 )
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
-from headrace.model.queue import Queue, QueueConfig, check_queue_config
+from headrace.model.queue import Guarantee, Queue, QueueConfig, check_queue_config
 from headrace.model.topic import DELETE, UNLIMITED, Topic
 
 # The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
@@ -131,6 +131,19 @@ class Creation:
                     await self.create(name)
                 await self._broker.settled(name)
         return await self._live.open(name)
+
+    async def create_for_dead_letters(self, name: str, source: Queue) -> None:
+        """Make a queue for what fails in another one: of its kind, as whoever named a FIFO queue in SQS expects."""
+        await self.check_no_topic(name)
+        config, partition_count = QueueConfig(max_deliveries=None), -1
+        if source.config.ordered:
+            is_exact = source.config.guarantee is Guarantee.EXACTLY_ONCE
+            guarantee = Guarantee.EXACTLY_ONCE if is_exact else Guarantee.AT_LEAST_ONCE  # none gets lost
+            config = QueueConfig(max_deliveries=None, ordered=True, guarantee=guarantee)
+            topic = self._catalog.topics.get(source.name)
+            partition_count = -1 if topic is None else topic.partition_count
+        with suppress(QueueExistsError):
+            await self.create(name, config, partition_count=partition_count)
 
     async def check_no_topic(self, name: str) -> None:
         """Refuse what would make a queue of somebody's topic, which nobody has asked for."""

@@ -1,4 +1,4 @@
-"""What is done for a queue every few seconds: its retention, and how far its log may be cleaned.
+"""What is done for a queue every few seconds: its retention, how far its log may be cleaned, and what it forgets.
 
 Retention is by the time of sending, or of the end of a message's delay, and written down as an entry, so a replay drops
 the same messages. The limit of cleaning is the lowest of what named readers have not read, as far as their own limits
@@ -40,11 +40,15 @@ class Keeper:
         if partition.fold.readers:
             oldest = await self._offset_at(partition, now_ms - config.reader_lag_ms_max)
             for position in list(partition.fold.readers.values()):
+                if position >= partition.fold.arrived_end:
+                    continue  # it has read all; behind it are the queue's own entries, this position among them
                 held = max(Offset(position), oldest, partition.partition.start_offset)
                 if partition.partition.log.bytes_from(held) <= config.reader_lag_bytes_max:
                     limit = min(limit, held)
         partition.clean_limit = limit
         await self._find_oldest(partition)
+        while partition.fold.sweep_ids():  # noqa: ASYNC110 - a step, and then others have their turn
+            await asyncio.sleep(0)
 
     async def _find_oldest(self, partition: PartitionQueue) -> None:
         """Since when the oldest message waits, which tells more about a queue than how many do."""

@@ -8,16 +8,18 @@ The guarantee decides what stands between choosing a message and handing it out:
 
     at least once   nothing: the lease is written behind
     exactly once    the commit of the lease
-    at most once    the commit of the acknowledgement
+    at most once    the commit of the acknowledgement, before which they are read (`at_most_once.py`)
 """
 
 import asyncio
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 from headrace.broker.ledger import Told
+from headrace.broker.queue.at_most_once import AtMostOnce
+from headrace.broker.queue.attempts import Attempts
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import Leases, setter
 from headrace.broker.queue.loader import Found, Loader, Wanted
@@ -25,6 +27,7 @@ from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
 from headrace.broker.queue.receipt import Signer
 from headrace.broker.queue.receive import LeaseReceive, PendingReceive, Taken
+from headrace.broker.queue.repeats import Repeats
 from headrace.broker.queue.sending import Sending
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
@@ -48,25 +51,31 @@ from headrace.wire.message import StoredMessage
 
 # Of one answer, about: messages that have to be read are handed out up to this; those at hand are what the cache holds.
 RECEIVE_BYTES = 16 * 1024 * 1024
-# How long a receive's attempt id is remembered, how many are, and how many leases of all of them.
-_ATTEMPT_MS = 5 * 60_000
-_ATTEMPT_COUNT_MAX = 10_000
-_ATTEMPT_LEASES_MAX = 100_000
 
 
 class LiveQueue:
     def __init__(self, *, queue: Queue, signer: Signer, clock: Clock, loader: Loader) -> None:
         self.queue = queue
         self.partitions = QueuePartitions(queue.name)
+        self.repeats = Repeats(self.partitions)
         self._signer = signer
         self._clock = clock
         self._loader = loader
         self._line: dict[PendingReceive, None] = {}
+        self._numbers = count()
+        self._is_serving = self._is_wanted = False
+        self._ended: HeadraceError | None = None  # why nobody is served any more
         self._turn = 0
         self.sending = Sending(self, loader, clock)
         self.leases = Leases(self, signer)
-        self._attempts: dict[str, tuple[int, list[tuple[PartitionQueue, Lease]]]] = {}  # in the order of time
-        self._attempt_leases = 0
+        self._at_most_once = AtMostOnce(
+            loader,
+            self._turns,
+            bytes_max=lambda: RECEIVE_BYTES,
+            deliver=self._deliver_committed,
+            begin_again=self._begin_again,
+        )
+        self._attempts = Attempts()
         self.is_closed = False
         # Held by who changes the configuration, so that what one change was made of is what it replaces.
         self.changing = asyncio.Lock()
@@ -76,6 +85,7 @@ class LiveQueue:
     def receive(self, *, count_max: int, lease_ms: int | None, wait_ms: int, attempt_id: str | None) -> PendingReceive:
         lease_ms = self.queue.config.lease_ms if lease_ms is None else lease_ms
         receive = PendingReceive(count_max=count_max, lease_ms=lease_ms, attempt_id=attempt_id)
+        self._number(receive, wait_ms)
         if not 0 <= lease_ms <= LEASE_MS_MAX:
             receive.fail(InvalidRequestError(f"a lease is 0 to {LEASE_MS_MAX} ms long, not {lease_ms}"))
         elif count_max < 1:
@@ -83,7 +93,7 @@ class LiveQueue:
         elif attempt_id is None or not self._repeat(receive, attempt_id):
             if attempt_id is not None and self._line:
                 self._supersede(attempt_id)
-            self._begin(receive, wait_ms)
+            self._begin(receive)
         return receive
 
     def acquire(self, *, count_max: int, partitions: frozenset[int] | None, wait_ms: int) -> LeaseReceive:
@@ -91,16 +101,22 @@ class LiveQueue:
         receive = LeaseReceive(
             count_max=count_max, lease_ms=self.queue.config.lease_ms, attempt_id=None, partitions=partitions
         )
-        self._begin(receive, wait_ms)
+        self._number(receive, wait_ms)
+        self._begin(receive)
         return receive
 
-    def _begin(self, receive: PendingReceive, wait_ms: int) -> None:
+    def _number(self, receive: PendingReceive, wait_ms: int) -> None:
+        receive.number = next(self._numbers)
+        receive.until_ms = self._clock.monotonic_ms() + wait_ms
+
+    def _begin(self, receive: PendingReceive) -> None:
         try:
             is_served = not self._line and self._hand_out(receive)
         except PartitionOfflineError as error:
             receive.fail(error)
             return
         if not is_served:
+            wait_ms = receive.until_ms - self._clock.monotonic_ms()
             if wait_ms > 0:
                 receive.line = self._line
                 self._line[receive] = None
@@ -109,7 +125,23 @@ class LiveQueue:
                 receive.promise.keep([])
 
     def serve(self) -> None:
-        """Something may be visible: serve the line."""
+        """Something may be visible: serve the line.
+
+        Serving may make something visible itself, where what was chosen is given up. Whoever is being served then
+        stands in line still, so it is noted, and looked at afterwards.
+        """
+        self._is_wanted = True
+        if self._is_serving:
+            return
+        self._is_serving = True
+        try:
+            while self._is_wanted:
+                self._is_wanted = False
+                self._serve_line()
+        finally:
+            self._is_serving = False
+
+    def _serve_line(self) -> None:
         passed: set[PendingReceive] = set()
         while self._line:
             receive = next((one for one in self._line if one not in passed), None)
@@ -131,18 +163,16 @@ class LiveQueue:
 
         TooManyLeasedError where a partition may lease no more and no other one has anything.
         """
+        is_final = self.queue.config.guarantee is Guarantee.AT_MOST_ONCE
+        if is_final and not isinstance(receive, LeaseReceive):
+            is_served = self._at_most_once.hand_out(receive)
+            if not is_served:
+                self._check_any()
+            return is_served
         taken = receive.taken
         left = receive.count_max
         refused: TooManyLeasedError | None = None
-        self._turn += 1
-        opened = self.partitions.opened
-        count = len(opened)
-        for step in range(count):
-            partition = opened[(self._turn + step) % count]
-            if partition.partition.log.broken is not None:
-                continue
-            if receive.partitions is not None and partition.index not in receive.partitions:
-                continue
+        for partition in self._turns(receive):
             try:
                 leases = partition.take(left, receive.lease_ms)
             except TooManyLeasedError as error:  # what the others have is handed out all the same
@@ -154,8 +184,7 @@ class LiveQueue:
                 if not left:
                     break
         if not taken:
-            with suppress(UnknownTopicError):  # it is being deleted, of which `close` tells
-                self.partitions.check_any()
+            self._check_any()
             if refused is not None:
                 raise refused
             return False
@@ -164,6 +193,20 @@ class LiveQueue:
         else:
             self._deliver_committed(receive)
         return True
+
+    def _turns(self, receive: PendingReceive) -> Iterator[PartitionQueue]:
+        """The partitions at work that a receive may take from, beginning with another one each time."""
+        self._turn += 1
+        opened = self.partitions.opened
+        for step in range(len(opened)):
+            partition = opened[(self._turn + step) % len(opened)]
+            is_wanted = receive.partitions is None or partition.index in receive.partitions
+            if is_wanted and partition.partition.log.broken is None:
+                yield partition
+
+    def _check_any(self) -> None:
+        with suppress(UnknownTopicError):  # it is being deleted, of which `close` tells
+            self.partitions.check_any()
 
     def _deliver_committed(self, receive: PendingReceive) -> None:
         """Hand out once the leases are committed: those that are, where one of the partitions failed meanwhile."""
@@ -191,6 +234,9 @@ class LiveQueue:
         if isinstance(receive, LeaseReceive):
             receive.keep_leases()
             return
+        if receive.found is not None:
+            self._loaded(receive, receive.found, None, receive.count_max)
+            return
         received: list[Received] = []
         cold = False
         for partition, leases in receive.taken:
@@ -204,12 +250,10 @@ class LiveQueue:
                 break
         if cold:
             wanted = [Wanted(partition, lease.offset) for partition, leases in receive.taken for lease in leases]
-            # What was taken at most once is gone from the queue, and can be given to nobody else.
-            is_final = self.queue.config.guarantee is Guarantee.AT_MOST_ONCE
             self._loader.load_first(
                 wanted,
                 lambda found, error, count: self._loaded(receive, found, error, count),
-                bytes_max=sys.maxsize if is_final else RECEIVE_BYTES,
+                bytes_max=RECEIVE_BYTES,
             )
             return
         for partition, leases in receive.taken:
@@ -250,9 +294,28 @@ class LiveQueue:
         else:
             receive.fail(self.partitions.refusal(lost[0].index))
 
+    def _begin_again(self, receive: PendingReceive) -> None:
+        """Nothing came of what was chosen: wait on, or look for something else. Later, when it stands in no line."""
+
+        def begin() -> None:
+            if receive.is_cancelled or receive.promise.done():
+                return
+            if self._ended is not None:
+                receive.fail(self._ended)
+                return
+            self._begin(receive)
+            for one in sorted(self._line, key=lambda one: one.number):  # it has its place before those who came later
+                self._line[one] = self._line.pop(one)
+
+        receive.taken = []
+        asyncio.get_running_loop().call_soon(begin)
+
     def _finish(self, receive: PendingReceive, received: list[Received]) -> None:
+        if not received:
+            self._begin_again(receive)
+            return
         if receive.attempt_id is not None:
-            self._remember(receive.attempt_id, receive)
+            self._attempts.remember(receive.attempt_id, receive.taken, self._clock.monotonic_ms())
         receive.keep(received)
 
     def _received(self, partition: PartitionQueue, lease: Lease, message: StoredMessage, lease_ms: int) -> Received:
@@ -332,7 +395,8 @@ class LiveQueue:
 
     def end(self, error: HeadraceError) -> None:
         """Send home everybody who waits in line."""
-        for receive in list(self._line):
+        self._ended = error
+        for receive in [*self._line, *self._at_most_once.waiting]:
             receive.fail(error)
 
     def close(self, error: HeadraceError) -> None:
@@ -350,29 +414,8 @@ class LiveQueue:
             earlier.leave()
             earlier.promise.keep([])
 
-    def _remember(self, attempt_id: str, receive: PendingReceive) -> None:
-        now_ms = self._clock.monotonic_ms()
-        held = [(partition, lease) for partition, leases in receive.taken for lease in leases]
-        if attempt_id in self._attempts:
-            self._forget(attempt_id)
-        self._attempts[attempt_id] = now_ms + _ATTEMPT_MS, held
-        self._attempt_leases += len(held)
-        while (oldest := next(iter(self._attempts))) != attempt_id and (
-            self._attempts[oldest][0] <= now_ms
-            or len(self._attempts) > _ATTEMPT_COUNT_MAX
-            or self._attempt_leases > _ATTEMPT_LEASES_MAX
-        ):
-            self._forget(oldest)
-
-    def _forget(self, attempt_id: str) -> None:
-        _, held = self._attempts.pop(attempt_id)
-        self._attempt_leases -= len(held)
-
     def _repeat(self, receive: PendingReceive, attempt_id: str) -> bool:
-        until_ms, held = self._attempts.get(attempt_id, (0, []))
-        if until_ms <= self._clock.monotonic_ms():
-            return False
-        for partition, lease in held:
+        for partition, lease in self._attempts.find(attempt_id, self._clock.monotonic_ms()):
             if partition.partition.log.broken is None and partition.holds(lease.offset, lease.number):
                 with suppress(InvalidRequestError):  # 12 h in total: it keeps what it has
                     partition.extend(lease.offset, receive.lease_ms)

@@ -14,7 +14,7 @@ from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import HeadraceError
 from headrace.model.message import Message, Sent
-from headrace.model.queue import default_dead_letter
+from headrace.model.queue import Queue, default_dead_letter
 
 _logger = logging.getLogger(__name__)
 
@@ -22,7 +22,10 @@ _BATCH_COUNT = 100
 _RETRY_MS_MIN = 100
 _RETRY_MS_MAX = 30_000
 
-SendMoved = Callable[[str, Sequence[Message]], Awaitable[list[Sent | HeadraceError]]]
+Outcomes = Awaitable[list[Sent | HeadraceError]]
+SendMoved = Callable[[str, Sequence[Message]], Outcomes]
+# From which queue, and to the one of which name.
+SendDead = Callable[[Queue, str, Sequence[Message]], Outcomes]
 
 
 class Mover:
@@ -33,7 +36,7 @@ class Mover:
         clock: Clock,
         rand: Rand,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        send: SendMoved,
+        send: SendDead,
     ) -> None:
         self._loader = loader
         self._clock = clock
@@ -92,7 +95,7 @@ class Mover:
         if not readable:
             return None
         messages = [dead_letter(live, partition, one, found[partition.index, one.offset]) for one in readable]
-        outcomes = await self._send(target, messages)
+        outcomes = await self._send(live.queue, target, messages)
         error: HeadraceError | None = None
         moved: dict[str, list[int]] = {}
         for one, outcome in zip(readable, outcomes, strict=True):

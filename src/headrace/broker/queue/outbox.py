@@ -10,7 +10,7 @@ Most sends are one message. Such a send is one object all the way: `Single` is i
 sender waits for, so between the two there is nothing to be made or looked up.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.broker.promise import Promise
@@ -83,6 +83,18 @@ class Single(Promise[Sent], eq=False):
         self.fail(error)
 
 
+class Listener(NamedTuple):
+    """Somebody who sent nothing and wants to know what becomes of what another one sent."""
+
+    told: Callable[[HeadraceError | None], None]
+
+    def answer(self, partition: int, base: int, is_duplicate: bool) -> None:
+        self.told(None)
+
+    def refuse(self, error: HeadraceError) -> None:
+        self.told(error)
+
+
 Share = Several | Single
 
 
@@ -103,7 +115,7 @@ class Outbox:
         self._count = 0
         self._bytes = 0
         # Shares that are not written yet, by id, and who else sent the same.
-        self._repeats: dict[bytes, list[Share]] = {}
+        self._repeats: dict[bytes, list[Share | Listener]] = {}
         self._batches: list[Batch] = []
 
     def __bool__(self) -> bool:
@@ -145,6 +157,14 @@ class Outbox:
         """Whether a share of this id would repeat something that is in the queue or on its way there."""
         return id in self._repeats or self._known(id, now) is not None
 
+    def tell_sent(self, id: bytes, told: Callable[[HeadraceError | None], None]) -> bool:
+        """Tell once the message of this id that was taken and not written is committed. Whether there is one."""
+        repeats = self._repeats.get(_MESSAGE_PREFIX + id)
+        if repeats is None:
+            return False
+        repeats.append(Listener(told))
+        return True
+
     def _known(self, id: bytes, now: Instant) -> int | None:
         if id.startswith(_MOVE_PREFIX):
             return self._fold.find_moved(id[len(_MOVE_PREFIX) :])
@@ -168,7 +188,7 @@ class Outbox:
         batches, self._batches = self._batches, []
         return batches
 
-    def take_repeats(self, shares: Sequence[Share]) -> list[tuple[int, Share]]:
+    def take_repeats(self, shares: Sequence[Share]) -> list[tuple[int, Share | Listener]]:
         """Who sent the same as one of these shares, which were written or refused now, and as which of them."""
         if not self._repeats:
             return []

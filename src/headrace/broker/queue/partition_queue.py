@@ -11,6 +11,7 @@ import asyncio
 import logging
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from pyroaring import BitMap64
@@ -19,7 +20,7 @@ from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.outbox import Batch, Outbox, Share
+from headrace.broker.queue.outbox import Batch, Listener, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
 from headrace.broker.queue.steady import FoldClock
@@ -48,6 +49,17 @@ _FORESEEN_MIN = 8
 _TICK_MS = 60_000
 
 
+Arrived = tuple[bytes, int]  # an id, and the offset of its message
+
+
+class Elsewhere(Protocol):
+    """Who compares ids with those of the queue's other partitions."""
+
+    is_settled: bool  # whether that was done for all that has arrived
+
+    def arrived(self, partition: "PartitionQueue", fresh: list[Arrived]) -> None: ...
+
+
 class PartitionQueue:
     def __init__(
         self,
@@ -60,6 +72,7 @@ class PartitionQueue:
         cache: CacheView,
         on_visible: Callable[[], None],
         on_dying: Callable[[], None],
+        elsewhere: Elsewhere,
     ) -> None:
         self.id = id
         self.partition = partition
@@ -71,6 +84,7 @@ class PartitionQueue:
         self._clock = clock
         self._on_visible = on_visible
         self._on_dying = on_dying
+        self._elsewhere = elsewhere
         self._outbox = Outbox(fold)
         self._ledger: Ledger[Op] = Ledger(partition, clock=clock, encode=lambda op: encode_op(id, op), merge=_merge)
         self.tell_written = self._ledger.tell_written
@@ -105,6 +119,7 @@ class PartitionQueue:
         end = Offset(base + len(batch.messages))
         self.fold.arrive(base, len(batch.messages), sent_ms=batch.sent_ms, properties=batch.properties)
         self.fold.reach(end)
+        self.fold.fresh_ids.clear()  # their senders' door has asked the other partitions
         if self.cache.has_room:
             self.cache.add_sent(base, batch.messages, batch.sent_ms)
         if len(batch.shares) >= _FORESEEN_MIN:
@@ -123,7 +138,11 @@ class PartitionQueue:
                 offset += len(share.messages)
 
     def _tell(
-        self, shares: Sequence[Share], base: int, repeats: Sequence[tuple[int, Share]], error: HeadraceError | None
+        self,
+        shares: Sequence[Share],
+        base: int,
+        repeats: Sequence[tuple[int, Share | Listener]],
+        error: HeadraceError | None,
     ) -> None:
         """What was written at `base` is committed, or never will be; so is what was sent again meanwhile."""
         if error is not None:
@@ -146,7 +165,13 @@ class PartitionQueue:
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
         replay_batch(self.fold, self.id, batch.header, batch.data, base_offset)
+        self._look_at_arrived()
         self._arm()
+
+    def _look_at_arrived(self) -> None:
+        """Have what came with an id compared with the other partitions."""
+        if self.fold.fresh_ids:
+            self._elsewhere.arrived(self, self.fold.take_fresh_ids())
 
     def advanced(self) -> None:
         self._foreseen = []
@@ -172,7 +197,7 @@ class PartitionQueue:
         return self._ledger.count + self._outbox.count
 
     def snapshot(self) -> FrozenSnapshot | None:
-        if self._ledger.has_pending:
+        if self._ledger.has_pending or not self._elsewhere.is_settled:
             return None
         self.fold.advance(self.now.now())
         if self.fold.is_behind:
@@ -181,6 +206,7 @@ class PartitionQueue:
 
     def open(self, config: QueueConfig) -> None:
         """Begin, attached to a partition whose end the fold has reached."""
+        self._look_at_arrived()
         if self.fold.config != config:
             self._ledger.write(self.fold.configure(config, now=self.now.now()))
         self.partition.log.retainer = self
@@ -226,6 +252,26 @@ class PartitionQueue:
         """Whether what is known by this id is here or on its way in, so that it is not stored again."""
         return id is not None and self._outbox.knows(id, now=self.now.now())
 
+    def tell_stored(self, id: bytes, told: Told) -> bool:
+        """Tell once the message of this id that is here, or on its way in, is committed. Whether there is one."""
+        if self._outbox.tell_sent(id, told):
+            return True
+        offset = self.fold.find_duplicate(id, now=self.now.now())
+        if offset is not None:
+            self._ledger.tell_committed(Offset(offset + 1), told)
+        return offset is not None
+
+    def has_arrived(self, id: bytes, offset: int) -> bool:
+        """Whether this message is known by its id, is here, and nobody has been given it."""
+        fold = self.fold
+        return (
+            self.partition.log.broken is None
+            and fold.find_duplicate(id, now=self.now.now()) == offset
+            and fold.is_live(offset)
+            and offset not in fold.leases
+            and offset not in fold.held
+        )
+
     @property
     def message_count(self) -> int:
         """Messages that are not done, those on their way in included."""
@@ -247,6 +293,16 @@ class PartitionQueue:
         self._ledger.write(handout.op, is_behind=is_behind)
         if is_behind and (self._timer is None or lease_ms < _SHORT_LEASE_MS):
             self._arm()  # no turn may be written for a while, which would do it
+        return handout.leases
+
+    def choose(self, count_max: int) -> list[int]:
+        """What is visible and committed, at most so many, in the order in which it is to be handed out."""
+        return self.fold.choose(count_max, upto=self.partition.high_watermark, now=self.now.now())
+
+    def take_chosen(self, offsets: Sequence[int]) -> list[Lease]:
+        """Hand out for good what was chosen at this moment, or the first of it."""
+        handout = self.fold.take_chosen(offsets, now=self.now.now())
+        self._ledger.write(handout.op)
         return handout.leases
 
     def check_space(self) -> None:
@@ -329,6 +385,10 @@ class PartitionQueue:
     def drop(self, offsets: Sequence[int]) -> None:
         """End leases for good where there are no dead letters: nobody gets these again, and they are counted."""
         self.decide(self.fold.drop(tuple(offsets), now=self.now.now()))
+
+    def withdraw(self, offsets: Sequence[int]) -> None:
+        """End what just arrived and repeats what another partition knows."""
+        self._ledger.write(self.fold.withdraw(offsets, now=self.now.now()))
 
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""

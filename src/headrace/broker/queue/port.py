@@ -79,7 +79,7 @@ class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0  # time to live or retention
     dropped: int = 0  # overflow
     purged: int = 0
-    withdrawn: int = 0  # sent in a transaction that was aborted
+    withdrawn: int = 0  # sent in a transaction that was aborted, or a copy that its producer wrote to the log
     deduplicated: int = 0  # sends that were answered with an earlier one's place, and are not in `sent`
     oldest_ms: int | None = None  # since when the oldest message that is not done is there (wall clock)
     size_bytes: int = 0  # of the files

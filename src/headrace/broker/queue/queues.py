@@ -6,7 +6,6 @@ goes on behind: dead letters (`mover.py`), redrives (`redrive.py`), retention (`
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from headrace.broker.broker import Broker
@@ -50,7 +49,6 @@ from headrace.log.driver import LogStore
 from headrace.model.errors import (
     HeadraceError,
     InvalidRequestError,
-    QueueExistsError,
     ShuttingDownError,
 )
 from headrace.model.message import Message, Sent
@@ -84,7 +82,7 @@ class NodeQueues:
         spawn = self._tasks.spawn
         self._cache = MessageCache(bytes_max=config.cache_bytes)
         self._loader = Loader(store=logs, spawn=spawn)
-        self._mover = Mover(loader=self._loader, clock=clock, rand=rand, spawn=spawn, send=self._send_moved)
+        self._mover = Mover(loader=self._loader, clock=clock, rand=rand, spawn=spawn, send=self._send_dead)
         self._redriver = Redriver(
             loader=self._loader,
             clock=clock,
@@ -222,15 +220,15 @@ class NodeQueues:
         return promise
 
     async def _send_moved(self, queue: str, messages: Sequence[Message]) -> list[Sent | HeadraceError]:
-        """Copies of another queue's messages. A queue for dead letters is made when the first one comes."""
-        live = self._live.get(queue)
-        if live is None:
-            if queue not in self._catalog.queues:
-                await self._creation.check_no_topic(queue)
-                with suppress(QueueExistsError):
-                    await self._creation.create(queue, QueueConfig(max_deliveries=None))
-            live = await self._live.open(queue)
+        """Copies of another queue's messages."""
+        live = self._live.get(queue) or await self._live.open(queue)
         return await live.sending.send_moved(messages)
+
+    async def _send_dead(self, source: Queue, queue: str, messages: Sequence[Message]) -> list[Sent | HeadraceError]:
+        """Dead letters. A queue for them is made when the first one comes."""
+        if self._live.get(queue) is None and queue not in self._catalog.queues:
+            await self._creation.create_for_dead_letters(queue, source)
+        return await self._send_moved(queue, messages)
 
     # Queues.
 

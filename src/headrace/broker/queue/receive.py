@@ -10,9 +10,11 @@ from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Timer
 from headrace.model.errors import HeadraceError, ShuttingDownError
 from headrace.model.message import Received
+from headrace.wire.message import StoredMessage
 
 Opened = TypeVar("Opened")
 Taken = list[tuple[PartitionQueue, list[Lease]]]
+Found = dict[tuple[int, int], StoredMessage]  # by partition and offset
 
 
 class PendingReceive:
@@ -22,12 +24,15 @@ class PendingReceive:
         "_is_cancelled",
         "attempt_id",
         "count_max",
+        "found",
         "lease_ms",
         "line",
+        "number",
         "partitions",
         "promise",
         "taken",
         "timer",
+        "until_ms",
     )
 
     def __init__(
@@ -38,10 +43,13 @@ class PendingReceive:
         self.lease_ms = lease_ms
         self.attempt_id = attempt_id
         self.partitions = partitions  # None: whichever has something
+        self.number = 0  # in the order in which receives came
+        self.until_ms = 0  # how long it may wait, by the monotonic clock
         self.timer: Timer | None = None
         # Where it waits, and under which leases it holds what is on its way to it.
         self.line: dict[PendingReceive, None] | None = None
         self.taken: Taken = []
+        self.found: Found | None = None  # what was taken, where that was read before
         self._is_cancelled = False
 
     @property

@@ -125,6 +125,7 @@ class Registry:
         live = LiveQueue(queue=queue, signer=signer, clock=self._clock, loader=self._loader)
         await self._open_partitions(live)
         live.partitions.check_any()
+        live.repeats.settle()
         self._live[name] = live
         return live
 
@@ -161,6 +162,7 @@ class Registry:
             cache=self._cache.view(),
             on_visible=live.serve,
             on_dying=lambda: self._on_dying(live),
+            elsewhere=live.repeats,
         )
         partition.attach(opened)
         live.partitions.add(opened)

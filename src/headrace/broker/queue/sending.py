@@ -356,7 +356,7 @@ def _check(message: Message, bytes_max: int) -> None:
         size += len(key or b"") + sum(len(name) + len(value) for name, value in headers)
     if size > bytes_max:
         raise BatchTooLargeError(
-            f"a message has at most {bytes_max - _ENVELOPE_BYTES} bytes here, with its key and headers, "
+            f"a message has at most {max(bytes_max - _ENVELOPE_BYTES, 0)} bytes here, with its key and headers, "
             f"not {size - _ENVELOPE_BYTES}; send less, or raise max.message.bytes of the topic"
         )
 

@@ -25,6 +25,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Repeated,
     Returned,
     Ticked,
     TxnAcked,
@@ -45,6 +46,7 @@ KINDS: dict[type[Op], int] = {
     Moved: EntryKind.MOVED,
     Expired: EntryKind.EXPIRED,
     Dropped: EntryKind.DROPPED,
+    Repeated: EntryKind.REPEATED,
     Purged: EntryKind.PURGED,
     Configured: EntryKind.CONFIGURED,
     ReaderMoved: EntryKind.READER_MOVED,
@@ -76,7 +78,7 @@ def decode_op(kind: int, value: bytes) -> tuple[UUID, Op] | None:
 
 def _body(op: Op) -> bytes:
     match op:
-        case Acked() | Returned() | Moved() | Dropped():
+        case Acked() | Returned() | Moved() | Dropped() | Repeated():
             return encode_offsets(op.offsets)
         case Leased() | Extended():
             return NUMBER.pack(op.length_ms) + encode_offsets(op.offsets)
@@ -112,7 +114,7 @@ def _decoded(type_: type[Op], body: bytes, at: Instant) -> Op:
         return Ticked(at)
     if type_ is ReaderRemoved:
         return ReaderRemoved(body.decode(), at)
-    if type_ is Acked or type_ is Returned or type_ is Moved or type_ is Dropped:
+    if type_ is Acked or type_ is Returned or type_ is Moved or type_ is Dropped or type_ is Repeated:
         return type_(decode_offsets(body), at)
     (number,) = NUMBER.unpack_from(body)
     rest = body[NUMBER.size :]

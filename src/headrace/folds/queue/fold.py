@@ -58,6 +58,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Repeated,
     Returned,
     Ticked,
     TxnAcked,
@@ -134,12 +135,18 @@ class QueueFold(QueueState):
             leases.append(Lease(offset, number, first_ms, self.unused.get(offset, 0) if self.unused else 0))
         return Handout(op, leases)
 
+    def choose(self, count_max: int, *, upto: int, now: Instant) -> list[int]:
+        """What `take` would hand out at this moment."""
+        self.keep_up(now, count_max)
+        return self._pick(count_max, upto)
+
     def take(self, count_max: int, *, upto: int, now: Instant) -> Handout | None:
         """Hand out for good, at most once: to be acknowledged in the log before it is given out."""
-        self.keep_up(now, count_max)
-        offsets = self._pick(count_max, upto)
-        if not offsets:
-            return None
+        offsets = self.choose(count_max, upto=upto, now=now)
+        return self.take_chosen(offsets, now=now) if offsets else None
+
+    def take_chosen(self, offsets: Sequence[int], *, now: Instant) -> Handout:
+        """The same with what was chosen at this moment, or with the first of it."""
         wall_ms = self.now.wall_ms
         leases = []
         for offset in offsets:
@@ -333,6 +340,15 @@ class QueueFold(QueueState):
     def drop(self, offsets: Sequence[int], *, now: Instant) -> Dropped:
         return self._applied(Dropped(tuple(offsets), self._moment(now, offsets)))
 
+    def withdraw(self, offsets: Sequence[int], *, now: Instant) -> Repeated:
+        """Another partition knows the ids of these messages."""
+        return self._applied(Repeated(tuple(offsets), self._moment(now, offsets)))
+
+    def take_fresh_ids(self) -> list[tuple[bytes, int]]:
+        """Ids that came since the last entry or call, with the offsets of their messages."""
+        fresh, self.fresh_ids = self.fresh_ids, []
+        return fresh
+
     def purge(self, upto: int, *, now: Instant) -> Purged:
         return self._applied(Purged(upto, self._moment(now)))
 
@@ -362,6 +378,8 @@ class QueueFold(QueueState):
 
     def find_duplicate(self, deduplication_id: bytes, *, now: Instant) -> int | None:
         """The offset of the message with this id that arrived within the window."""
+        if not self.config.deduplication_window_ms:
+            return None  # also what came while there was one: this id would be stored by any other door
         return self.deduplication.find(deduplication_id, max(now.wall_ms, self.now.wall_ms))
 
     def find_moved(self, move_id: bytes) -> int | None:

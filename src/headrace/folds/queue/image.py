@@ -96,7 +96,7 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
     rest_runs, life_runs = fold.rest_runs.dump(), fold.life_runs.dump()
     dying, held = fold.dying_reasons.copy(), fold.held.copy()
     shelf, notes, terms = fold.shelf.freeze(), list(fold.lately.notes), fold.terms.dump()
-    deduplication, moves = fold.deduplication.dump(), fold.moves.dump()
+    deduplication, moves = fold.deduplication.freeze(), fold.moves.freeze()
     transactions = [
         (producer_id, one.offsets.copy(), list(one.identified.values()))
         for producer_id, one in sorted(fold.transactions.items())
@@ -124,8 +124,8 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
             priorities=[(one, _dump_set(members)) for one, members in sorted(shelf.others.items()) if members],
             lanes=[(key, turn, _dump_offsets(offsets)) for key, turn, offsets in shelf.lanes()],
             turn=shelf.turn,
-            deduplication=[(id_, *place) for id_, place in deduplication],
-            moves=[(id_, *place) for id_, place in moves],
+            deduplication=deduplication(),
+            moves=moves(),
             undecided=_dump_set(undecided),
             transactions=[(id_, _dump_set(offsets), identified) for id_, offsets, identified in transactions],
             held=[

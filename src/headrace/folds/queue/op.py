@@ -95,6 +95,13 @@ class Dropped(msgspec.Struct, frozen=True):
     at: Instant
 
 
+class Repeated(msgspec.Struct, frozen=True):
+    """Messages whose ids another partition of the queue knew when they arrived: as if they had not been sent."""
+
+    offsets: Offsets
+    at: Instant
+
+
 class Purged(msgspec.Struct, frozen=True):
     """Every message below `upto`, whatever its state."""
 
@@ -158,6 +165,7 @@ Op = (
     | Moved
     | Expired
     | Dropped
+    | Repeated
     | Purged
     | Configured
     | ReaderMoved

@@ -20,6 +20,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from headrace.folds.queue import attempt as packed
+from headrace.folds.queue.attempt import History
 from headrace.folds.queue.deadlines import Deadlines
 from headrace.folds.queue.instant import BEGINNING, Instant
 from headrace.folds.queue.lanes import OrderedShelf
@@ -97,6 +98,8 @@ class Places:
         self.lately = Lately()
         self.deduplication = RememberedIds()
         self.moves = RememberedIds()
+        # Ids that came after the last entry, with their messages: whether another partition knows them is not written.
+        self.fresh_ids: list[tuple[bytes, int]] = []
 
     # Handing out, and what comes back.
 
@@ -144,21 +147,26 @@ class Places:
     def _lease_over(self, offset: int, lease: int, *, ended_ms: int, delay_ms: int | None) -> None:
         """A lease expired or was given back, at a time of the wall clock. None: the queue's back-off decides."""
         self.attempts[offset] = packed.history_of(lease)
-        attempt = packed.attempt_of(lease) - self.unused.get(offset, 0)
-        config = self.config
-        if config.max_deliveries is not None and attempt >= config.max_deliveries:
+        if self._is_used_up(offset):
             self.dying_reasons[offset] = ""
             return
         if offset in self.lapsed:
             self.overdue.add(offset)
             return
-        if delay_ms is None and config.backoff is not None:
-            delay_ms = config.backoff.delay_ms(attempt)
+        if delay_ms is None and self.config.backoff is not None:
+            delay_ms = self.config.backoff.delay_ms(packed.attempt_of(lease) - self.unused.get(offset, 0))
         if delay_ms:
             self.delayed.add(offset)
             self._rest(offset, ended_ms, delay_ms)
         else:
             self.shelf.ready(offset)
+
+    def _is_used_up(self, offset: int) -> bool:
+        """Whether a message that is not leased has had as many deliveries as it may have."""
+        limit = self.config.max_deliveries
+        if limit is None:
+            return False
+        return packed.unpack_history(self.attempts[offset]).attempts - self.unused.get(offset, 0) >= limit
 
     def _rest(self, offset: int, since_ms: int, delay_ms: int) -> None:
         """It is due so long after a moment of the wall clock."""
@@ -172,7 +180,9 @@ class Places:
         self.attempts[offset] = packed.history_of(lease)
         if packed.attempt_of(lease) < ATTEMPTS_MAX:
             self.unused[offset] = self.unused.get(offset, 0) + 1
-        if offset in self.lapsed:
+        if self._is_used_up(offset):  # the limit was lowered since it was leased
+            self.dying_reasons[offset] = ""
+        elif offset in self.lapsed:
             self.overdue.add(offset)
         else:
             self.shelf.ready(offset)
@@ -281,16 +291,37 @@ class Places:
         count = self._finish_below(first)
         return count + self._finish(list(offsets_in(self.live - spared, first, upto)))
 
+    def sweep_ids(self) -> bool:
+        """Take some forgotten ids out of memory. Whether there are more."""
+        return self.deduplication.sweep() or self.moves.sweep()
+
     # Another configuration.
 
     def _configure(self, config: QueueConfig) -> None:
         is_other_shelf = (config.ordered, config.fair) != (self.config.ordered, self.config.fair)
+        is_other_limit = config.max_deliveries != self.config.max_deliveries
         self.config = config
+        if is_other_limit and config.max_deliveries is not None:
+            self._end_used_up(config.max_deliveries)
         if is_other_shelf:
             # Keys are known of messages that came while they were obeyed; those of before have no order, and no turn.
             old = self.shelf
             self.shelf = make_shelf(config, self.live)
             self.shelf.load(old.lanes(), self.ready_offsets(), old.others)
+
+    def _end_used_up(self, limit: int) -> None:
+        """What has had more deliveries than a lowered limit allows gets none more: it is on its way out now."""
+        least = packed.pack_history(History(limit, 0, 0))  # compared as numbers, for there may be a million
+        tried = BitMap64(offset for offset, history in self.attempts.items() if history >= least)
+        tried -= self.overdue
+        tried -= BitMap64(self.dying_reasons)
+        tried -= BitMap64(offset for offset in self.unused if offset in tried and not self._is_used_up(offset))
+        self.dying_reasons.update(dict.fromkeys(tried, ""))
+        for offset in self.delayed & tried:
+            self.rests.pop(offset)
+        for offset in tried - self.delayed:
+            self.shelf.unready(offset)
+        self.delayed -= tried
 
     def ready_offsets(self) -> BitMap64:
         """Live messages that are on the shelf."""

@@ -17,6 +17,8 @@ A state that is behind holds nothing that could not be: it is as if some leases 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, assert_never
 
+from pyroaring import BitMap64
+
 from headrace.folds.queue import attempt as packed
 from headrace.folds.queue.arrival import ALL_PLAIN, PLAIN, Properties
 from headrace.folds.queue.instant import Instant
@@ -36,6 +38,7 @@ from headrace.folds.queue.op import (
     ReaderRemoved,
     Rejected,
     Released,
+    Repeated,
     Returned,
     Ticked,
     TxnAcked,
@@ -150,6 +153,8 @@ class QueueState(Places):
             if move_id is None and self.deduplication.find(id_, max(sent_ms, self.noted.wall_ms)) is not None:
                 return True
             self.deduplication.add(id_, offset, sent_ms + self.config.deduplication_window_ms)
+            if move_id is None:
+                self.fresh_ids.append((id_, offset))
         return False
 
     # Transactions.
@@ -336,6 +341,7 @@ class QueueState(Places):
 
     def _obey(self, op: Op) -> None:
         """Change what an entry says, at its moment."""
+        self.fresh_ids.clear()  # whatever was decided about them was written before this entry, or in front of it
         self._note(op.at)
         match op:
             case Leased():
@@ -370,6 +376,10 @@ class QueueState(Places):
                     self.counts.expired += self._finish_below(op.upto)
             case Dropped():
                 self.counts.dropped += self._finish(op.offsets)
+            case Repeated():
+                repeated = BitMap64(op.offsets)
+                self.deduplication.drop(repeated, below=repeated.max() + 1)
+                self.counts.withdrawn += self._finish(op.offsets)
             case Purged():
                 # Nobody has acknowledged what is dropped here, so it may be sent again.
                 self.deduplication.drop(self.live, below=op.upto)
