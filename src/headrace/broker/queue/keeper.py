@@ -45,7 +45,7 @@ class Keeper:
                 held = max(Offset(position), oldest, partition.partition.start_offset)
                 if partition.partition.log.bytes_from(held) <= config.reader_lag_bytes_max:
                     limit = min(limit, held)
-        partition.clean_limit = limit
+        partition.staying.clean_limit = limit
         await self._find_oldest(partition)
         while partition.fold.sweep_ids():  # noqa: ASYNC110 - a step, and then others have their turn
             await asyncio.sleep(0)

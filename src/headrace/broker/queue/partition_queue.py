@@ -9,21 +9,20 @@ its op.
 
 import asyncio
 import logging
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
-
-from pyroaring import BitMap64
 
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.cache import CacheView
-from headrace.broker.queue.outbox import Batch, Listener, Outbox, Share
+from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
 from headrace.broker.queue.replay import replay_batch
+from headrace.broker.queue.staying import Staying
 from headrace.broker.queue.steady import FoldClock
+from headrace.broker.queue.written import Written
 from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
@@ -93,11 +92,11 @@ class PartitionQueue:
         self._is_closed = False
         self._answered: dict[Receipt, None] = {}
         self._name = fold_name(id)
-        self._foreseen: list[tuple[Sequence[Share], int]] = []  # what is being written, and where
+        self._foreseen: list[Written] = []
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
-        # Nothing at or above is dropped from the log; set every few seconds (keeper.py).
-        self.clean_limit = Offset(0)
-        self.oldest: tuple[int, int] | None = None  # the oldest live message and when it was sent; likewise
+        self.staying = Staying(fold, partition, now)
+        # The oldest live message and when it was sent; set every few seconds (keeper.py).
+        self.oldest: tuple[int, int] | None = None
 
     # The partition's side.
 
@@ -122,41 +121,16 @@ class PartitionQueue:
         self.fold.fresh_ids.clear()  # their senders' door has asked the other partitions
         if self.cache.has_room:
             self.cache.add_sent(base, batch.messages, batch.sent_ms)
+        written = Written(self.index, base, batch.shares, self._outbox.take_repeats(batch.shares))
         if len(batch.shares) >= _FORESEEN_MIN:
-            self._foreseen.append((batch.shares, base))
+            self._foreseen.append(written)
             self.partition.log.meanwhile = self._foresee
-        repeats = self._outbox.take_repeats(batch.shares)
-        self._ledger.tell_committed(end, lambda error: self._tell(batch.shares, base, repeats, error))
+        self._ledger.tell_committed(end, written.tell)
 
     def _foresee(self) -> None:
-        """While the journal is written: have answers made that are given only once that has succeeded."""
         foreseen, self._foreseen = self._foreseen, []
-        index = self.index
-        for shares, offset in foreseen:
-            for share in shares:
-                share.foresee_at(index, offset)
-                offset += len(share.messages)
-
-    def _tell(
-        self,
-        shares: Sequence[Share],
-        base: int,
-        repeats: Sequence[tuple[int, Share | Listener]],
-        error: HeadraceError | None,
-    ) -> None:
-        """What was written at `base` is committed, or never will be; so is what was sent again meanwhile."""
-        if error is not None:
-            for share in (*shares, *(repeat for _, repeat in repeats)):
-                share.refuse(error)
-            return
-        index, offset, offsets = self.index, base, []
-        for share in shares:
-            if repeats:
-                offsets.append(offset)
-            share.answer(index, offset, False)
-            offset += len(share.messages)
-        for at, repeat in repeats:
-            repeat.answer(index, offsets[at], True)
+        for written in foreseen:
+            written.foresee()
 
     def refused(self, error: HeadraceError) -> None:
         self._outbox.refuse(error)
@@ -209,7 +183,7 @@ class PartitionQueue:
         self._look_at_arrived()
         if self.fold.config != config:
             self._ledger.write(self.fold.configure(config, now=self.now.now()))
-        self.partition.log.retainer = self
+        self.partition.log.retainer = self.staying
         self.tick()
 
     def write_now(self) -> None:
@@ -463,31 +437,6 @@ class PartitionQueue:
         """The fold as of now."""
         self.fold.keep_up(self.now.now())
         return self.fold
-
-    # What of the log must stay (log/clean.py asks).
-
-    def limit(self) -> Offset:
-        kept = self.fold.kept_for_history(self.now.now())
-        limit = min(self.clean_limit, self.partition.high_watermark)
-        return limit if kept is None else min(limit, Offset(kept.start))
-
-    def live_count(self, start: Offset, end: Offset) -> int:
-        if not self.fold.config.history_ms:
-            return self.fold.live_in(start, end)
-        return len(self._staying(start, end))
-
-    def live_offsets(self, start: Offset, end: Offset) -> Sequence[int]:
-        if not self.fold.config.history_ms:
-            return array("q", self.fold.live_offsets(start, end))
-        return array("q", self._staying(start, end))
-
-    def _staying(self, start: Offset, end: Offset) -> BitMap64:
-        """What is not done, or was not lately, from one offset up to another."""
-        within = BitMap64()
-        within.add_range(start, end)
-        kept = self.fold.kept_for_history(self.now.now())
-        live = self.fold.live & within
-        return live if kept is None else live | (kept.offsets & within)
 
     # Time.
 
