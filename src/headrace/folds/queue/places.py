@@ -110,22 +110,20 @@ class Places:
         self.shelf.take(offsets)
         span_ms = max(at.lease_ms + length_ms - self.terms.taken_ms(at), 0)
         first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=1, first_ms=at.wall_ms)
-        put = self.leases.put
-        for offset in offsets:
-            history = self.attempts.pop(offset, 0) if self.attempts else 0
-            if not history:
-                put(offset, first)
-                continue
-            put(
-                offset,
-                packed.pack_lease(
-                    at=at,
-                    length_ms=length_ms,
-                    span_ms=span_ms,
-                    attempt=packed.next_attempt(history),
-                    first_ms=packed.first_ms_in(history),
-                ),
-            )
+        fresh = offsets
+        if self.attempts:
+            fresh = []
+            for offset in offsets:
+                history = self.attempts.pop(offset, 0)
+                if not history:
+                    fresh.append(offset)
+                    continue
+                number, first_ms = packed.next_attempt(history), packed.first_ms_in(history)
+                self.leases.put(
+                    offset,
+                    packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=number, first_ms=first_ms),
+                )
+        self.leases.put_all(fresh, first)
 
     def _hold_longer(self, offsets: Iterable[int], length_ms: int, at: Instant) -> None:
         for offset in offsets:
