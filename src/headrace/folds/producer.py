@@ -252,7 +252,7 @@ class ProducerFold:
         """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
         state = decode_snapshot(data, fold=FOLD_NAME, version_max=_STATE_VERSION, file=file)
         fold = cls(end_offset=state.end_offset, producers_max=producers_max)
-        fold._load(state.payload, state.version)
+        fold._load(bytes(state.payload), state.version)
         fold._evict()
         return fold
 

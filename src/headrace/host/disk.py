@@ -9,7 +9,8 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from headrace.model.batch import Buffer
@@ -222,12 +223,19 @@ def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
 
 def write_atomically(disk: Disk, directory: str, name: str, data: bytes) -> None:
     """Replace a small file: file, rename, directory, synced in that order, so a crash leaves the old or the new."""
+    with replacing(disk, directory, name) as file:
+        write_fully(file, [data], 0)
+
+
+@contextmanager
+def replacing(disk: Disk, directory: str, name: str) -> Iterator[File]:
+    """The same for a larger one, which the caller writes. It takes the old one's place where nothing went wrong."""
     path = f"{directory}/{name}"
     temporary = f"{path}.tmp"
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)
-        write_fully(file, [data], 0)
+        yield file
         file.fdatasync()
     finally:
         file.close()

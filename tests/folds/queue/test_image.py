@@ -14,6 +14,7 @@ from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import fold_name, freeze, restore, snapshot
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.op import Op
+from headrace.folds.snapshot import joined
 from headrace.log import snapshots
 from headrace.model.errors import CorruptLogError
 from headrace.model.queue import SPAN_MS_MAX, Backoff, QueueConfig
@@ -31,7 +32,7 @@ def test_a_subscription_s_snapshots_are_found_by_its_name_among_those_of_others(
     assert names[0] == NAME
     for name in names:
         snapshots.save(disk, "folds", snapshots.Snapshot(name, 17, name.encode()))
-    assert snapshots.load(disk, "folds", NAME, upto=17) == [(NAME, 17, NAME.encode())]
+    assert list(snapshots.load(disk, "folds", NAME, upto=17)) == [(NAME, 17, NAME.encode())]
 
 
 @pytest.mark.parametrize("count", [2_000, 300_000])
@@ -176,4 +177,4 @@ def test_a_snapshot_is_of_the_moment_at_which_it_was_taken_however_late_it_is_en
     script.fold.purge(115, now=script.now)
     script.receive(5)
     script.wait(100_000)
-    assert encode() == before != snapshot(script.fold, NAME)
+    assert joined(encode()) == before != snapshot(script.fold, NAME)
