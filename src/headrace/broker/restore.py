@@ -10,7 +10,7 @@ from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.snapshots import Snapshot
-from headrace.model.batch import BatchHeader, read_header
+from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
 
@@ -37,7 +37,7 @@ async def restore_fold(
     *,
     name: str,
     empty: Callable[[Offset], FoldType],
-    restore: Callable[[bytes], FoldType],
+    restore: Callable[[Buffer], FoldType],
     apply: Callable[[FoldType, BatchHeader, memoryview], None],
     store: LogStore,
     threads: Threads,
@@ -74,7 +74,7 @@ async def restore_fold(
 
 
 async def _restore_newest(
-    saved: Iterator[Snapshot], restore: Callable[[bytes], FoldType], threads: Threads
+    saved: Iterator[Snapshot], restore: Callable[[Buffer], FoldType], threads: Threads
 ) -> FoldType | None:
     """The first that checks. Its bytes are let go with it, before the log is read."""
     while (snapshot := await threads.run(lambda: next(saved, None))) is not None:

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.folds.transaction_index import Aborted, TransactionIndex
-from headrace.model.batch import SEQUENCE_LIMIT, BatchHeader
+from headrace.model.batch import SEQUENCE_LIMIT, BatchHeader, Buffer
 from headrace.model.errors import (
     CoordinatorFencedError,
     DuplicateSequenceError,
@@ -247,7 +247,7 @@ class ProducerFold:
 
     @classmethod
     def restore(
-        cls, data: bytes, *, producers_max: int = PRODUCERS_MAX, file: str = "producer snapshot"
+        cls, data: Buffer, *, producers_max: int = PRODUCERS_MAX, file: str = "producer snapshot"
     ) -> "ProducerFold":
         """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
         state = decode_snapshot(data, fold=FOLD_NAME, version_max=_STATE_VERSION, file=file)

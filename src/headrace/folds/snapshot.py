@@ -78,7 +78,7 @@ def joined(pieces: Iterable[Piece]) -> bytes:
     return bytes(whole)
 
 
-def decode_snapshot(data: bytes, *, fold: str, version_max: int, file: str) -> FoldState:
+def decode_snapshot(data: Buffer, *, fold: str, version_max: int, file: str) -> FoldState:
     """Read a snapshot back. CorruptLogError and UnsupportedError both mean: do not use it, replay the log."""
     if len(data) < _HEADER.size:
         raise _corrupt(file, len(data), "snapshot size", f"{_HEADER.size} bytes or more", len(data))
@@ -93,7 +93,7 @@ def decode_snapshot(data: bytes, *, fold: str, version_max: int, file: str) -> F
     size = _HEADER.size + name_length + payload_length
     if len(data) != size:
         raise _corrupt(file, len(data), "snapshot size", size, len(data))
-    name = data[_HEADER.size : _HEADER.size + name_length].decode("ascii", "replace")
+    name = bytes(data[_HEADER.size : _HEADER.size + name_length]).decode("ascii", "replace")
     if name != fold:
         raise _corrupt(file, _HEADER.size, "fold name", fold, name)
     # A view, since a state of many messages is too much to have twice.

@@ -7,6 +7,7 @@ Every call may raise OSError. A failed `fdatasync` leaves the file's unsynced by
 
 import ctypes
 import errno
+import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -251,4 +252,22 @@ def read_file(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+def read_large_file(disk: Disk, path: str) -> memoryview:
+    """Read a file into memory of its own, which the system has back as soon as nobody looks at it any more.
+
+    What the C library has allocated in a thread for a moment, it mostly keeps.
+    """
+    file = disk.open(path)
+    try:
+        size = file.size()
+        memory = mmap.mmap(-1, max(size, 1))
+        for position in range(0, size, _PIECE_BYTES):
+            data = file.pread(position, min(_PIECE_BYTES, size - position))
+            memory[position : position + len(data)] = data
+        return memoryview(memory)[:size]
+    finally:
+        file.close()
+
+
+_PIECE_BYTES = 256 * 1024
 _IOV_MAX = 1024

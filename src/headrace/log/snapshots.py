@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, read_file, replacing, write_fully
+from headrace.host.disk import Disk, read_large_file, replacing, write_fully
+from headrace.model.batch import Buffer
 
 _NAME = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)-(?P<offset>\d{20})\.snapshot")
 
@@ -14,7 +15,7 @@ class Snapshot(NamedTuple):
 
     name: str
     offset: int
-    data: bytes
+    data: Buffer
 
 
 class FrozenSnapshot(NamedTuple):
@@ -32,7 +33,7 @@ TakenSnapshot = Snapshot | FrozenSnapshot
 
 
 def save(disk: Disk, directory: str, snapshot: TakenSnapshot) -> None:
-    pieces = [(0, snapshot.data)] if isinstance(snapshot, Snapshot) else snapshot.encode()
+    pieces: Iterable[tuple[int, Buffer]] = [(0, snapshot.data)] if isinstance(snapshot, Snapshot) else snapshot.encode()
     with replacing(disk, directory, _file_name(snapshot.name, snapshot.offset)) as file:
         for position, data in pieces:
             write_fully(file, [data], position)
@@ -42,7 +43,7 @@ def load(disk: Disk, directory: str, name: str, *, upto: int) -> Iterator[Snapsh
     """All snapshots of one fold that the log covers, newest first, each read when it is asked for."""
     for found, offset in sorted(_listed(disk, directory), reverse=True):
         if found == name and offset <= upto:
-            yield Snapshot(name, offset, read_file(disk, f"{directory}/{_file_name(name, offset)}"))
+            yield Snapshot(name, offset, read_large_file(disk, f"{directory}/{_file_name(name, offset)}"))
 
 
 def remove_others(disk: Disk, directory: str, name: str, *, keep: int) -> None:

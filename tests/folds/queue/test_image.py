@@ -128,6 +128,33 @@ def test_a_million_leases_cost_at_most_two_hundred_bytes_each() -> None:
         assert not elsewhere
 
 
+def test_a_snapshot_is_made_in_pieces_and_takes_little_beside_what_was_taken_down() -> None:
+    script = Script()
+    script.send(count=200_000)
+    for _ in range(2000):
+        script.receive(100)
+    encode = freeze(script.fold, NAME)
+    tracemalloc.start()
+    try:
+        largest = max(len(data) for _, data in encode())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    print(f"200,000 leases: pieces of {largest} bytes at most, {peak} beside them")
+    assert largest < 128 * 1024
+    assert peak < 1024 * 1024
+
+
+def test_leases_that_were_taken_together_share_what_is_kept_of_them_after_a_restart_too() -> None:
+    script = Script()
+    script.send(count=10_000)
+    for _ in range(10):
+        script.receive(1000)
+        script.wait(1)
+    script.restart()
+    assert len({id(value) for value in script.fold.leases.values.values()}) == 10
+
+
 def allocated(number: int) -> int:
     """What an integer takes of the heap, whose blocks are of 16 bytes."""
     return -(-sys.getsizeof(number) // 16) * 16

@@ -7,7 +7,8 @@ than its moment.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice
+from operator import le
 
 from headrace.folds.queue.agenda import Agenda
 
@@ -134,7 +135,10 @@ class Deadlines:
     def _rebuild(self) -> None:
         agenda = self._agenda = Agenda()
         values, shift = self.values, self._shift
-        for value, offsets in groupby(sorted(values, key=values.__getitem__), values.__getitem__):
+        # Most often they are in order, and what sorting allocates for a million would stay with the process.
+        is_in_order = all(map(le, values.values(), islice(values.values(), 1, None)))
+        order = values if is_in_order else sorted(values, key=values.__getitem__)
+        for value, offsets in groupby(order, values.__getitem__):
             agenda.push(value >> shift, sorted(offsets))
         self._count_outdated()
 

@@ -30,6 +30,7 @@ from headrace.folds.queue.shelf import LaneImage
 from headrace.folds.queue.terms import Term
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
 from headrace.folds.snapshot import Piece, decode_snapshot, encode_in_pieces, joined
+from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset
 from headrace.model.queue import QueueConfig
@@ -180,7 +181,7 @@ def _encode_field(value: object) -> bytes:
     return b"".join([_ARRAY_32.pack(0xDD, len(value)), *(msgspec.msgpack.encode(one) for one in value)])
 
 
-def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFold:
+def restore(data: Buffer, *, name: str, file: str = "queue snapshot") -> QueueFold:
     """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
     state = decode_snapshot(data, fold=name, version_max=_STATE_VERSION, file=file)
     try:
