@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.folds.queue import agenda
 from headrace.folds.queue import deadlines as module
 from headrace.folds.queue.deadlines import Deadlines
 
@@ -17,6 +18,7 @@ moments = st.one_of(st.integers(0, 50), st.sampled_from([-(2**70), -1, 2**63 - 1
 steps = st.one_of(
     st.tuples(st.just("put"), offsets, moments),
     st.tuples(st.just("put_all"), st.lists(offsets, max_size=8), moments),
+    st.tuples(st.just("move_all"), st.lists(offsets, max_size=8), moments),
     st.tuples(st.just("pop"), offsets, st.just(0)),
     st.tuples(st.just("pop_due"), st.integers(1, 10), moments),
     st.tuples(st.just("pop_below"), offsets, st.just(0)),
@@ -33,6 +35,8 @@ def test_the_earliest_comes_first_whatever_happened_before(
     outdated_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_OUTDATED_COUNT", outdated_count)
+    monkeypatch.setattr(module, "_LOOKED_COUNT", 8 * outdated_count + 1)
+    monkeypatch.setattr(agenda, "_STRETCH_COUNT", 3 if outdated_count < 1024 else 4096)
 
     @given(st.lists(steps, max_size=60))
     def run(script: list[tuple[str, object, int]]) -> None:
@@ -60,6 +64,11 @@ def obey(deadlines: Deadlines, known: dict[int, int], name: str, what: object, m
         fresh = [offset for offset in dict.fromkeys(what) if offset not in known]
         deadlines.put_all(fresh, moment_ms << SHIFT)
         known.update(dict.fromkeys(fresh, moment_ms))
+    elif name == "move_all":
+        assert isinstance(what, list)
+        moved = [offset for offset in what if offset in known]
+        deadlines.move_all({offset: moment_ms << SHIFT | offset for offset in moved})
+        known.update(dict.fromkeys(moved, moment_ms))
     elif name == "pop":
         assert isinstance(what, int)
         found = deadlines.pop(what)
@@ -86,15 +95,18 @@ def due(deadlines: Deadlines, now_ms: int, count_max: int) -> list[tuple[int, in
 
 
 def entries(deadlines: Deadlines) -> list[int]:
-    agenda = deadlines._agenda
-    return [*agenda._heap, *(offset for line in agenda._lines for offset in line.offsets[line.start :])]
+    found = list(deadlines._agenda._heap)
+    for line in deadlines._agenda._lines:
+        in_line = [offset for _, offsets in line.stretches for offset in offsets]
+        found += in_line[line.start :]
+    return found
 
 
 def allocated_each(deadlines: Deadlines) -> float:
     """Bytes of each entry, whatever its number takes."""
-    agenda = deadlines._agenda
-    lines = sum(sys.getsizeof(line.moments) + sys.getsizeof(line.offsets) for line in agenda._lines)
-    heap = sys.getsizeof(agenda._heap) + sum(-(-sys.getsizeof(entry) // 16) * 16 for entry in agenda._heap)
+    kept = deadlines._agenda
+    lines = sum(sys.getsizeof(column) for line in kept._lines for stretch in line.stretches for column in stretch)
+    heap = sys.getsizeof(kept._heap) + sum(-(-sys.getsizeof(entry) // 16) * 16 for entry in kept._heap)
     return (lines + heap) / len(deadlines)
 
 
@@ -121,8 +133,8 @@ def test_what_is_done_leaves_few_entries_in_whatever_order_it_is_done(order: str
         Random(1).shuffle(done)
     for offset in done:
         deadlines.pop(offset)
-        assert entry_count(deadlines) <= 2 * len(deadlines) + 2048
-    assert entry_count(deadlines) <= 2048
+        assert entry_count(deadlines) <= 2 * len(deadlines) + 4096
+    assert entry_count(deadlines) <= 1024 + 1.5 * 1025  # as many as were left alone at the last look
 
 
 def test_what_is_put_off_and_called_back_again_and_again_leaves_few_entries() -> None:
@@ -132,7 +144,7 @@ def test_what_is_put_off_and_called_back_again_and_again_leaves_few_entries() ->
     for number in range(20_000):
         deadlines.put(number % 100, 2000 << SHIFT)
         deadlines.put(number % 100, 1500 - number % 2 << SHIFT)
-    assert entry_count(deadlines) <= 100 * 1.5 + 1024 + 1
+    assert entry_count(deadlines) <= 8 * 1024
     assert [offset for _, offset in due(deadlines, 1500, 10_000)] == [*range(1, 100, 2), *range(0, 100, 2)]
 
 
@@ -148,3 +160,16 @@ def test_what_was_put_off_comes_at_its_moment_though_its_entry_was_weeded_out() 
             deadlines.pop(offset)
     assert entry_count(deadlines) < before - 4000, "nothing was weeded out"
     assert [offset for _, offset in due(deadlines, 30_000, 20_000)] == [*range(7996, -1, -4)]
+
+
+def test_what_has_passed_is_not_counted_when_the_rest_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OUTDATED_COUNT", 1)
+    deadlines = Deadlines(shift=SHIFT)
+    for offset in range(20):
+        deadlines.put(offset, offset << SHIFT)
+    assert len(due(deadlines, 4, 100)) == 5
+    for offset in range(5, 18):
+        deadlines.pop(offset)
+        assert entry_count(deadlines) == len(entries(deadlines))
+    assert entry_count(deadlines) <= 6
+    assert due(deadlines, 100, 100) == [(18, 18), (19, 19)]

@@ -121,7 +121,7 @@ def test_a_million_leases_cost_at_most_two_hundred_bytes_each() -> None:
     # As if each had been taken alone, and so had a number of its own.
     used = sys.getsizeof(values) + sum(map(allocated, values)) + sum(map(allocated, values.values()))
     used += sys.getsizeof(agenda._heap) + sum(map(allocated, agenda._heap))
-    used += sum(sys.getsizeof(line.moments) + sys.getsizeof(line.offsets) for line in agenda._lines)
+    used += sum(sys.getsizeof(column) for line in agenda._lines for stretch in line.stretches for column in stretch)
     print(f"a million leases: {used / count:.0f} bytes each")
     assert used / count <= LEASE_BYTES_MAX - RESERVE_BYTES
     for elsewhere in (fold.attempts, fold.rests.values, fold.lives.values, fold.dying_reasons):

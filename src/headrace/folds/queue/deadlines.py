@@ -1,20 +1,21 @@
 """What happens to which message when: one structure for leases, delays and lives.
 
 A number is kept for each offset, whose upper bits are the moment; what stands in the lower bits is the owner's
-affair. An agenda of moments and offsets says what is next. It is cleaned up late: an entry whose message is gone, or
-was put off, is found out when it comes first. For every offset that is kept, the agenda has an entry that is not later
-than its moment.
+affair. An agenda of moments and offsets says what is next. Every offset that is kept has an entry there that says its
+moment; what else is there is outdated, and may be dropped at any time: when it comes first, or when it is come across.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, islice
 from operator import le
 
 from headrace.folds.queue.agenda import Agenda
 
-# So many outdated entries are left alone, and beyond them half of what is kept, or a quarter where entries cost an
-# object: a lease may cost 200 bytes, of which its number takes 122, and an entry 16 or 56.
+# Each time that so many entries have become outdated, it is looked whether they are too many: more than that, and half
+# of what is kept, or a quarter where entries cost an object. A lease may cost 200 bytes, of which its number takes 122,
+# and an entry 16 or 56. Then so many entries are looked through, of which a third is outdated.
 _OUTDATED_COUNT = 1024
+_LOOKED_COUNT = 8 * _OUTDATED_COUNT
 # So many outdated entries are cleaned up at most before somebody is told what comes next.
 _CLEANED_COUNT = 1000
 
@@ -22,13 +23,14 @@ _CLEANED_COUNT = 1000
 class Deadlines:
     """Numbers by offset, and the order in which their moments come."""
 
-    __slots__ = ("_agenda", "_outdated_left", "_shift", "values")
+    __slots__ = ("_agenda", "_looked_count", "_outdated_left", "_shift", "values")
 
     def __init__(self, *, shift: int = 0) -> None:
         self._shift = shift  # how many bits of a number stand below its moment
         self.values: dict[int, int] = {}
         self._agenda = Agenda()
-        self._outdated_left = _OUTDATED_COUNT  # so many entries may become outdated before they are looked for
+        self._outdated_left = _OUTDATED_COUNT
+        self._looked_count = 0  # entries that were looked at since they were not too many
 
     def __len__(self) -> int:
         return len(self.values)
@@ -43,10 +45,11 @@ class Deadlines:
         old = self.values.get(offset)
         self.values[offset] = value
         moment_ms = value >> self._shift
-        if old is None or moment_ms < old >> self._shift:
+        if old is None:
             self._agenda.push(moment_ms, (offset,))
-            if old is not None:
-                self._note_outdated()
+        elif moment_ms != old >> self._shift:
+            self._agenda.push(moment_ms, (offset,))
+            self._note_outdated()
 
     def put_all(self, offsets: Sequence[int], value: int) -> None:
         """Keep one number for offsets of which none is kept."""
@@ -56,6 +59,16 @@ class Deadlines:
         elif offsets:
             self.values.update(dict.fromkeys(offsets, value))
             self._agenda.push(value >> self._shift, sorted(offsets))
+
+    def move_all(self, numbers: Mapping[int, int]) -> None:
+        """Keep other numbers, of one moment, for offsets of which some are kept."""
+        values, shift = self.values, self._shift
+        moved = [offset for offset, value in numbers.items() if values[offset] >> shift != value >> shift]
+        values.update(numbers)
+        if moved:
+            self._agenda.push(numbers[moved[0]] >> shift, sorted(moved))
+            self._outdated_left -= len(moved) - 1
+            self._note_outdated()
 
     def pop(self, offset: int) -> int | None:
         value = self.values.pop(offset, None)
@@ -100,39 +113,40 @@ class Deadlines:
         return agenda.first_ms if agenda.count else None
 
     def _clean_first(self) -> int | None:
-        """The first entry's offset, if it says what is so. If not, it is taken away, or put where it belongs."""
-        agenda = self._agenda
-        moment_ms, offset = agenda.first()
+        """The first entry's offset, if it says what is so. If not, it is taken away."""
+        moment_ms, offset = self._agenda.first()
         value = self.values.get(offset)
-        if value is None:
-            agenda.pop()
-            return None
-        kept_ms = value >> self._shift
-        if kept_ms == moment_ms:
+        if value is not None and value >> self._shift == moment_ms:
             return offset
-        agenda.pop()
-        if kept_ms > moment_ms:  # put off; else an earlier entry has told of it already
-            agenda.push(kept_ms, (offset,))
+        self._agenda.pop()
         return None
 
     def _note_outdated(self) -> None:
         self._outdated_left -= 1
         if self._outdated_left < 0:
-            self._weed()
+            self._outdated_left = _OUTDATED_COUNT
+            self._tidy()
 
-    def _weed(self) -> None:
-        """Have no more than half of what may be outdated."""
+    def _tidy(self) -> None:
+        agenda = self._agenda
+        looked_count = 0
+        while self._has_many_outdated():
+            if looked_count >= _LOOKED_COUNT:
+                self._looked_count += looked_count
+                # Who is put off and called back in turns has several entries for one moment, which all say what is so.
+                if self._looked_count > 4 * agenda.count:
+                    self._rebuild()
+                return
+            looked_count += agenda.drop_outdated(self.values, self._shift)
+        self._looked_count = 0
+
+    def _has_many_outdated(self) -> bool:
         agenda, kept_count = self._agenda, len(self.values)
-        count_max = kept_count + self._outdated_max // 2
-        agenda.drop_gone(self.values)
-        if agenda.count > count_max:
-            agenda.weed(self.values, self._shift)
-        if agenda.count > count_max:
-            # Who is put off and called back in turns has several entries for one moment, which are all right.
-            self._rebuild()
-        self._count_outdated()
+        share = 4 if agenda.heap_count > kept_count // 4 else 2
+        return agenda.count > kept_count + kept_count // share + _OUTDATED_COUNT
 
     def _rebuild(self) -> None:
+        self._looked_count = 0
         agenda = self._agenda = Agenda()
         values, shift = self.values, self._shift
         # Most often they are in order, and what sorting allocates for a million would stay with the process.
@@ -140,12 +154,3 @@ class Deadlines:
         order = values if is_in_order else sorted(values, key=values.__getitem__)
         for value, offsets in groupby(order, values.__getitem__):
             agenda.push(value >> shift, sorted(offsets))
-        self._count_outdated()
-
-    @property
-    def _outdated_max(self) -> int:
-        kept_count = len(self.values)
-        return _OUTDATED_COUNT + kept_count // (4 if self._agenda.heap_count > kept_count // 4 else 2)
-
-    def _count_outdated(self) -> None:
-        self._outdated_left = self._outdated_max - (self._agenda.count - len(self.values))
