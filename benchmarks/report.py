@@ -24,6 +24,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     def below(cls, text: str, limit: float, value: float) -> "Goal":
         return cls(text=text, value=value, is_met=value < limit)
 
+    @classmethod
+    def at_most(cls, text: str, limit: float, value: float) -> "Goal":
+        return cls(text=text, value=value, is_met=value <= limit)
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     name: str

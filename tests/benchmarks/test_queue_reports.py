@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from benchmarks import queue_latency, queue_memory, queue_space, queues
 from benchmarks.boto_load import MeasuredBoto
@@ -54,20 +55,33 @@ def test_a_waiting_consumer_has_a_target(p99: float, is_met: bool) -> None:
     assert [goal.is_met for goal in queue_latency.report(measured, 0.5).goals] == [is_met]
 
 
-def test_memory_is_shown_for_each_message() -> None:
+def memory(**others: int) -> queue_memory.Figures:
     figures = queue_memory.Figures(
         waiting=1000,
         leased=100,
         fresh_bytes=50_000_000,
         waiting_bytes=50_002_000,
         leased_bytes=50_017_000,
+        again_bytes=50_018_000,
         empty_start_s=0.3,
         stopped_start_s=0.4,
+        stopped_bytes=50_014_000,
         killed_start_s=0.5,
-        restarted_bytes=51_000_000,
+        killed_bytes=50_020_000,
     )
-    rows = queue_memory.report(figures).rows
-    assert [row[2] for row in rows] == ["", "2.00", "150.0", "", ""]
+    return msgspec.structs.replace(figures, **others)
+
+
+def test_memory_is_shown_for_each_message() -> None:
+    rows = queue_memory.report(memory()).rows
+    assert [row[2] for row in rows] == ["", "2.00", "150.0", "160.0", "140.0", "200.0"]
+    assert [row[3] for row in rows] == ["0.30", "", "", "", "0.40", "0.50"]
+
+
+@pytest.mark.parametrize("state", ["leased_bytes", "again_bytes", "stopped_bytes", "killed_bytes"])
+def test_a_lease_has_a_target_in_every_state(state: str) -> None:
+    assert [goal.is_met for goal in queue_memory.report(memory()).goals] == [True]
+    assert [goal.is_met for goal in queue_memory.report(memory(**{state: 50_022_100})).goals] == [False]
 
 
 @pytest.mark.parametrize(

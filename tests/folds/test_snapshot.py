@@ -1,8 +1,10 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
+from headrace.folds.snapshot import FoldState, decode_snapshot, encode_in_pieces, encode_snapshot, joined
 from headrace.model.errors import CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
 
@@ -22,6 +24,20 @@ def decoded(data: bytes, fold: str = "f") -> FoldState:
 @given(states)
 def test_what_was_framed_is_read_back(state: FoldState) -> None:
     assert decoded(encode_snapshot(state), state.fold) == state
+
+
+@given(states, st.lists(st.integers(0, 200), max_size=5))
+def test_in_pieces_it_is_the_same_bytes(state: FoldState, cuts: list[int]) -> None:
+    payload = bytes(state.payload)
+    bounds = [0, *sorted(min(cut, len(payload)) for cut in cuts), len(payload)]
+    parts = [payload[start:end] for start, end in pairwise(bounds)]
+    pieces = encode_in_pieces(state.fold, state.version, state.end_offset, len(payload), parts)
+    assert joined(pieces) == encode_snapshot(state)
+
+
+def test_a_payload_of_another_size_than_was_announced_is_no_snapshot() -> None:
+    with pytest.raises(AssertionError, match="announced as 5"):
+        list(encode_in_pieces("f", 1, Offset(7), 5, [b"some", b"thing"]))
 
 
 DATA = encode_snapshot(FoldState("f", 1, Offset(7), b"some state of a fold"))

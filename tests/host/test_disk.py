@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.host.disk import SystemDisk, read_file, write_atomically, write_fully
+from headrace.host.disk import SystemDisk, read_file, read_large_file, write_atomically, write_fully
 from headrace.model.batch import Buffer
 from headrace.testing.disk import SimulatedDisk
 
@@ -81,3 +81,10 @@ def test_a_write_through_that_the_kernel_cuts_short_is_not_taken_for_whole(tmp_p
     file.write_through(b"abcdef", 0)
     assert file.pread(0, 9) == b"abcdef"
     file.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 256 * 1024, 256 * 1024 + 1, 1_000_000])
+def test_a_large_file_is_read_whole(size: int, tmp_path: Path) -> None:
+    content = random.Random(size).randbytes(size)
+    (tmp_path / "large").write_bytes(content)
+    assert read_large_file(SystemDisk(), str(tmp_path / "large")) == content

@@ -89,7 +89,7 @@ async def restored(world: World, index: int = 0) -> Fold:
     """The fold as a new process has it: from its snapshot and what the log holds after that."""
     log = world.log(index)
     fold = Fold(log)
-    found = snapshots.load(log.disk, f"{log.directory}/{FOLDS_DIRECTORY}", "fold", upto=log.end_offset)
+    found = list(snapshots.load(log.disk, f"{log.directory}/{FOLDS_DIRECTORY}", "fold", upto=log.end_offset))
     if found:
         acked, messages = msgspec.json.decode(found[0].data, type=tuple[list[int], list[int]])
         fold.acked, fold.messages, fold.end_offset = set(acked), set(messages), found[0].offset

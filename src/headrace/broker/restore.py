@@ -1,7 +1,7 @@
 """A fold at the end of its log: from its newest snapshot, and what came after it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from headrace.broker.partition import Partition
@@ -9,7 +9,8 @@ from headrace.host.threads import Threads
 from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.recovery import FOLDS_DIRECTORY
-from headrace.model.batch import BatchHeader, read_header
+from headrace.log.snapshots import Snapshot
+from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
 
@@ -36,7 +37,7 @@ async def restore_fold(
     *,
     name: str,
     empty: Callable[[Offset], FoldType],
-    restore: Callable[[bytes], FoldType],
+    restore: Callable[[Buffer], FoldType],
     apply: Callable[[FoldType, BatchHeader, memoryview], None],
     store: LogStore,
     threads: Threads,
@@ -47,13 +48,8 @@ async def restore_fold(
     """
     log = partition.log
     directory = f"{log.directory}/{FOLDS_DIRECTORY}"
-    fold: FoldType | None = None
-    for snapshot in await threads.run(lambda: snapshots.load(log.disk, directory, name, upto=partition.end_offset)):
-        try:
-            fold = restore(snapshot.data)
-            break
-        except (CorruptLogError, UnsupportedError) as error:
-            _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
+    saved = snapshots.load(log.disk, directory, name, upto=partition.end_offset)
+    fold = await _restore_newest(saved, restore, threads)
     if fold is None:
         fold = empty(log.start_offset)
     if fold.end_offset < log.cleaned_offset:
@@ -75,3 +71,15 @@ async def restore_fold(
             data = data[header.size :]
         fold.reach(found.next_offset)
     return fold
+
+
+async def _restore_newest(
+    saved: Iterator[Snapshot], restore: Callable[[Buffer], FoldType], threads: Threads
+) -> FoldType | None:
+    """The first that checks. Its bytes are let go with it, before the log is read."""
+    while (snapshot := await threads.run(lambda: next(saved, None))) is not None:
+        try:
+            return restore(snapshot.data)
+        except (CorruptLogError, UnsupportedError) as error:
+            _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
+    return None

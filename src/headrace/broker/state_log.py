@@ -51,7 +51,7 @@ async def restore_state(
     *,
     name: str,
     empty: Callable[[Offset], FoldType],
-    restore: Callable[[bytes], FoldType],
+    restore: Callable[[Buffer], FoldType],
     store: LogStore,
     threads: Threads,
 ) -> FoldType:

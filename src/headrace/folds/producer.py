@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
 from headrace.folds.transaction_index import Aborted, TransactionIndex
-from headrace.model.batch import SEQUENCE_LIMIT, BatchHeader
+from headrace.model.batch import SEQUENCE_LIMIT, BatchHeader, Buffer
 from headrace.model.errors import (
     CoordinatorFencedError,
     DuplicateSequenceError,
@@ -247,12 +247,12 @@ class ProducerFold:
 
     @classmethod
     def restore(
-        cls, data: bytes, *, producers_max: int = PRODUCERS_MAX, file: str = "producer snapshot"
+        cls, data: Buffer, *, producers_max: int = PRODUCERS_MAX, file: str = "producer snapshot"
     ) -> "ProducerFold":
         """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
         state = decode_snapshot(data, fold=FOLD_NAME, version_max=_STATE_VERSION, file=file)
         fold = cls(end_offset=state.end_offset, producers_max=producers_max)
-        fold._load(state.payload, state.version)
+        fold._load(bytes(state.payload), state.version)
         fold._evict()
         return fold
 

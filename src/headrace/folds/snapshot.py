@@ -14,8 +14,10 @@ A snapshot saves time and nothing else: one that does not read back perfectly is
 """
 
 import struct
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
 from headrace.wire.crc import crc32c
@@ -32,7 +34,14 @@ class FoldState(NamedTuple):
     fold: str
     version: int
     end_offset: Offset
-    payload: bytes
+    payload: Buffer
+
+
+class Piece(NamedTuple):
+    """A part of a snapshot's bytes, and where it belongs."""
+
+    position: int
+    data: bytes
 
 
 def encode_snapshot(state: FoldState) -> bytes:
@@ -43,7 +52,33 @@ def encode_snapshot(state: FoldState) -> bytes:
     return bytes(frame)
 
 
-def decode_snapshot(data: bytes, *, fold: str, version_max: int, file: str) -> FoldState:
+def encode_in_pieces(
+    fold: str, version: int, end_offset: Offset, size_bytes: int, payload: Iterable[bytes]
+) -> Iterator[Piece]:
+    """The same bytes, of a payload that is never whole. The header comes last, since it has the checksum."""
+    name = fold.encode("ascii")
+    fields = _FRAME_VERSION, len(name), version, end_offset, size_bytes
+    crc = crc32c(name, crc32c(_HEADER.pack(_MAGIC, 0, *fields)[_CHECKED_FROM:]))
+    yield Piece(_HEADER.size, name)
+    position = start = _HEADER.size + len(name)
+    for data in payload:
+        yield Piece(position, data)
+        crc = crc32c(data, crc)
+        position += len(data)
+    assert position == start + size_bytes, f"a payload of {position - start} bytes was announced as {size_bytes}"
+    yield Piece(0, _HEADER.pack(_MAGIC, crc, *fields))
+
+
+def joined(pieces: Iterable[Piece]) -> bytes:
+    """What a file holds in which they were written."""
+    whole = bytearray()
+    for position, data in pieces:
+        whole.extend(bytes(max(position + len(data) - len(whole), 0)))
+        whole[position : position + len(data)] = data
+    return bytes(whole)
+
+
+def decode_snapshot(data: Buffer, *, fold: str, version_max: int, file: str) -> FoldState:
     """Read a snapshot back. CorruptLogError and UnsupportedError both mean: do not use it, replay the log."""
     if len(data) < _HEADER.size:
         raise _corrupt(file, len(data), "snapshot size", f"{_HEADER.size} bytes or more", len(data))
@@ -58,10 +93,11 @@ def decode_snapshot(data: bytes, *, fold: str, version_max: int, file: str) -> F
     size = _HEADER.size + name_length + payload_length
     if len(data) != size:
         raise _corrupt(file, len(data), "snapshot size", size, len(data))
-    name = data[_HEADER.size : _HEADER.size + name_length].decode("ascii", "replace")
+    name = bytes(data[_HEADER.size : _HEADER.size + name_length]).decode("ascii", "replace")
     if name != fold:
         raise _corrupt(file, _HEADER.size, "fold name", fold, name)
-    return FoldState(fold, version, Offset(end_offset), data[_HEADER.size + name_length :])
+    # A view, since a state of many messages is too much to have twice.
+    return FoldState(fold, version, Offset(end_offset), memoryview(data)[_HEADER.size + name_length :])
 
 
 def _corrupt(file: str, position: int, what: str, expected: object, found: object) -> CorruptLogError:

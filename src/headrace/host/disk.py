@@ -7,9 +7,11 @@ Every call may raise OSError. A failed `fdatasync` leaves the file's unsynced by
 
 import ctypes
 import errno
+import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from headrace.model.batch import Buffer
@@ -222,12 +224,19 @@ def write_fully(file: File, buffers: Sequence[Buffer], position: int) -> int:
 
 def write_atomically(disk: Disk, directory: str, name: str, data: bytes) -> None:
     """Replace a small file: file, rename, directory, synced in that order, so a crash leaves the old or the new."""
+    with replacing(disk, directory, name) as file:
+        write_fully(file, [data], 0)
+
+
+@contextmanager
+def replacing(disk: Disk, directory: str, name: str) -> Iterator[File]:
+    """The same for a larger one, which the caller writes. It takes the old one's place where nothing went wrong."""
     path = f"{directory}/{name}"
     temporary = f"{path}.tmp"
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)
-        write_fully(file, [data], 0)
+        yield file
         file.fdatasync()
     finally:
         file.close()
@@ -243,4 +252,22 @@ def read_file(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+def read_large_file(disk: Disk, path: str) -> memoryview:
+    """Read a file into memory of its own, which the system has back as soon as nobody looks at it any more.
+
+    What the C library has allocated in a thread for a moment, it mostly keeps.
+    """
+    file = disk.open(path)
+    try:
+        size = file.size()
+        memory = mmap.mmap(-1, max(size, 1))
+        for position in range(0, size, _PIECE_BYTES):
+            data = file.pread(position, min(_PIECE_BYTES, size - position))
+            memory[position : position + len(data)] = data
+        return memoryview(memory)[:size]
+    finally:
+        file.close()
+
+
+_PIECE_BYTES = 256 * 1024
 _IOV_MAX = 1024

@@ -1,10 +1,11 @@
 """Where folds keep their snapshots: `folds/<name>-<offset>.snapshot`. The bytes are the folds' own. Blocks."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from headrace.host.disk import Disk, read_file, write_atomically
+from headrace.host.disk import Disk, read_large_file, replacing, write_fully
+from headrace.model.batch import Buffer
 
 _NAME = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)-(?P<offset>\d{20})\.snapshot")
 
@@ -14,35 +15,35 @@ class Snapshot(NamedTuple):
 
     name: str
     offset: int
-    data: bytes
+    data: Buffer
 
 
 class FrozenSnapshot(NamedTuple):
-    """The same, taken down in little time: its bytes are made when they are saved, in the thread that does."""
+    """The same, taken down in little time: its bytes are made when they are saved, in the thread that does.
+
+    They come in pieces, each with its position, so that they are never in memory as a whole.
+    """
 
     name: str
     offset: int
-    encode: Callable[[], bytes]
-
-    @property
-    def data(self) -> bytes:
-        return self.encode()
+    encode: Callable[[], Iterable[tuple[int, bytes]]]
 
 
 TakenSnapshot = Snapshot | FrozenSnapshot
 
 
 def save(disk: Disk, directory: str, snapshot: TakenSnapshot) -> None:
-    write_atomically(disk, directory, _file_name(snapshot.name, snapshot.offset), snapshot.data)
+    pieces: Iterable[tuple[int, Buffer]] = [(0, snapshot.data)] if isinstance(snapshot, Snapshot) else snapshot.encode()
+    with replacing(disk, directory, _file_name(snapshot.name, snapshot.offset)) as file:
+        for position, data in pieces:
+            write_fully(file, [data], position)
 
 
-def load(disk: Disk, directory: str, name: str, *, upto: int) -> list[Snapshot]:
-    """All snapshots of one fold that the log covers, newest first."""
-    return [
-        Snapshot(name, offset, read_file(disk, f"{directory}/{_file_name(name, offset)}"))
-        for found, offset in sorted(_listed(disk, directory), reverse=True)
-        if found == name and offset <= upto
-    ]
+def load(disk: Disk, directory: str, name: str, *, upto: int) -> Iterator[Snapshot]:
+    """All snapshots of one fold that the log covers, newest first, each read when it is asked for."""
+    for found, offset in sorted(_listed(disk, directory), reverse=True):
+        if found == name and offset <= upto:
+            yield Snapshot(name, offset, read_large_file(disk, f"{directory}/{_file_name(name, offset)}"))
 
 
 def remove_others(disk: Disk, directory: str, name: str, *, keep: int) -> None:

@@ -1,10 +1,12 @@
 """Ids are remembered and forgotten as if each were looked at in turn, and nobody waits while that is done to many."""
 
 import gc
-import time
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -15,13 +17,14 @@ from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import freeze, restore, snapshot
 from headrace.folds.queue.instant import Instant
-from headrace.folds.queue.remembered import Entry, RememberedIds
+from headrace.folds.queue.remembered import CHUNK_COUNT, Entry, RememberedIds
+from headrace.folds.snapshot import joined
 
 IDS_MAX = 12
 ALL_IDS = [b"%d" % number for number in range(20)]
 MANY = 300_000
-# Of this thread's processor time; each of these looks took a hundred times as long when it looked at every id.
-STEP_S = 0.02
+# Lines of Python that a step may execute: a few for each id of a chunk, and none for each of all ids.
+STEP_LINES_MAX = 16 * CHUNK_COUNT
 
 
 class OneByOne:
@@ -130,32 +133,36 @@ test_ids_are_forgotten_as_if_each_were_looked_at = RememberingMachine.TestCase
 
 @contextmanager
 def one_step(what: str) -> Iterator[None]:
-    begun_s = time.thread_time()
-    yield
-    took_s = time.thread_time() - begun_s
-    print(f"{what}: {took_s * 1e3:.1f} ms")
-    assert took_s < STEP_S, what
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+    assert count < STEP_LINES_MAX, what
 
 
 @pytest.fixture
-def fold() -> Iterator[QueueFold]:
-    """A queue that knows many ids. Collections of garbage are nobody's fault here."""
-    gc.disable()
+def fold() -> QueueFold:
+    """A queue that knows many ids."""
     found = QueueFold()
     for base in range(0, MANY, 1000):
         own = {at: Properties(deduplication_id=b"%032d" % (base + at)) for at in range(1000)}
         found.arrive(base, 1000, sent_ms=base // 1000, properties=own)
         found.take_fresh_ids()  # as a queue at work does
-    try:
-        yield found
-    finally:
-        gc.enable()
+    return found
 
 
 def test_a_snapshot_of_many_ids_is_taken_down_in_one_short_step(fold: QueueFold) -> None:
     with one_step("freeze"):
         encode = freeze(fold, "ids")
-    assert len(restore(encode(), name="ids").deduplication) == MANY
+    assert len(restore(joined(encode()), name="ids").deduplication) == MANY
 
 
 def test_a_purge_forgets_many_ids_in_one_short_step(fold: QueueFold) -> None:

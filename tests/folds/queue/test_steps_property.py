@@ -48,7 +48,7 @@ class SteppingMachine(QueueMachine):
         assert [message.offset for message in self.model.live()] == list(self.fold.live)
         for ending in ("acknowledged", "dead_lettered", "expired", "dropped", "purged", "withdrawn"):
             assert getattr(self.fold.counts, ending) == self.model.count(ending), ending
-        self.note_done()  # now: what is done is kept from then on
+        self.note_done()  # now, since a later entry would say a later moment
 
     @rule(which=st.integers(0, 30))
     def look_at_one(self, which: int) -> None:

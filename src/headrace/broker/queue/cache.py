@@ -3,8 +3,13 @@
 Receiving 10 of a batch of 1,000 must not decode 1,000 a hundred times, and a message that was just sent need not be
 read at all. A message is here from its send or its first reading until it is handed out; what a backlog holds beyond
 the bound is read again when its turn comes.
+
+What came together is one run, and runs stand in a line, the oldest first, which is dropped first. A run whose messages
+are all gone weighs nothing, and so no bound of bytes would ever drop it: one message at the front that nobody asks for
+would keep every later run. So such runs are counted, and swept out wherever they stand once they are the larger part.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +18,8 @@ from headrace.wire.message import StoredMessage
 
 # What a message costs beyond its bytes: the objects around it.
 _OVERHEAD_BYTES = 400
+# So many runs without messages are left alone, and beyond them as many as there are runs with some.
+_EMPTY_COUNT = 64
 
 
 class Run:
@@ -20,7 +27,7 @@ class Run:
 
     __slots__ = ("count", "offsets", "view")
 
-    def __init__(self, view: "CacheView", offsets: range) -> None:
+    def __init__(self, view: "CacheView", offsets: Sequence[int]) -> None:
         self.view = view
         self.offsets = offsets
         self.count = 0
@@ -33,15 +40,25 @@ class MessageCache:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._runs: deque[Run] = deque()
+        self._empty_count = 0  # of the runs, those without messages
 
     @property
     def size_bytes(self) -> int:
         return self._bytes
 
     @property
+    def run_count(self) -> int:
+        return len(self._runs)
+
+    @property
     def has_room(self) -> bool:
         """Whether something may be kept that nobody has asked for yet."""
         return self._bytes * 2 < self._bytes_max
+
+    @property
+    def room_bytes(self) -> int:
+        """How much of that there is."""
+        return self._bytes_max // 2 - self._bytes
 
     def view(self) -> "CacheView":
         """A partition's part of it."""
@@ -49,15 +66,25 @@ class MessageCache:
 
     def account(self, run: Run, size_bytes: int) -> None:
         """Note what a view keeps now, and have the oldest dropped if that is too much."""
+        if not run.count:
+            return
         self._runs.append(run)
         self._bytes += size_bytes
         while self._runs and (self._bytes > self._bytes_max or not self._runs[0].count):
             oldest = self._runs.popleft()
             if oldest.count:
-                oldest.view.drop(oldest.offsets)
+                oldest.view.drop_run(oldest)
+            self._empty_count -= 1
+        if self._empty_count > _EMPTY_COUNT + len(self._runs) // 2:
+            self._runs = deque(kept for kept in self._runs if kept.count)
+            self._empty_count = 0
 
-    def release(self, size_bytes: int) -> None:
+    def release(self, run: Run, size_bytes: int) -> None:
+        """One message of a run is kept no longer."""
         self._bytes -= size_bytes
+        run.count -= 1
+        if not run.count:
+            self._empty_count += 1
 
 
 class CacheView:
@@ -83,14 +110,21 @@ class CacheView:
                 run.count += 1
         self._cache.account(run, size_bytes)
 
-    def add(self, message: StoredMessage) -> None:
-        """Keep a message that was read."""
-        offset = message.offset
-        if offset not in self._read and offset not in self._sent:
-            run = Run(self, range(offset, offset + 1))
-            run.count = 1
-            self._read[offset] = message, run
-            self._cache.account(run, len(message.body) + _OVERHEAD_BYTES)
+    def add_read(self, messages: Iterable[StoredMessage]) -> None:
+        """Keep messages that were read together, as many as there is room for."""
+        room_bytes = self._cache.room_bytes
+        size_bytes = 0
+        kept: list[StoredMessage] = []
+        for message in messages:
+            if size_bytes >= room_bytes:
+                break
+            if message.offset not in self._read and message.offset not in self._sent:
+                kept.append(message)
+                size_bytes += len(message.body) + _OVERHEAD_BYTES
+        run = Run(self, array("q", [message.offset for message in kept]))
+        run.count = len(kept)
+        self._read.update((message.offset, (message, run)) for message in kept)
+        self._cache.account(run, size_bytes)
 
     def get(self, offset: int) -> StoredMessage | None:
         found = self._sent.get(offset)
@@ -104,17 +138,22 @@ class CacheView:
         """Keep a message no longer."""
         sent = self._sent.pop(offset, None)
         if sent is not None:
-            sent[2].count -= 1
-            self._cache.release(len(sent[0].body) + _OVERHEAD_BYTES)
+            self._cache.release(sent[2], len(sent[0].body) + _OVERHEAD_BYTES)
             return
         read = self._read.pop(offset, None)
         if read is not None:
-            read[1].count -= 1
-            self._cache.release(len(read[0].body) + _OVERHEAD_BYTES)
+            self._cache.release(read[1], len(read[0].body) + _OVERHEAD_BYTES)
 
     def drop(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             self.take(offset)
+
+    def drop_run(self, run: Run) -> None:
+        """Keep what is left of a run no longer. What was read again since is of another run, and stays."""
+        for offset in run.offsets:
+            sent, read = self._sent.get(offset), self._read.get(offset)
+            if (sent is not None and sent[2] is run) or (read is not None and read[1] is run):
+                self.take(offset)
 
     def clear(self) -> None:
         self.drop([*self._sent, *self._read])

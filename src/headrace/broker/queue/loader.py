@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from headrace.broker.queue.cache import CacheView
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.log.driver import Cold, LogStore
 from headrace.log.reader import Slice
@@ -40,11 +39,14 @@ class Loader:
         self._store = store
         self._spawn = spawn
 
-    def load(self, wanted: Sequence[Wanted], done: Done) -> None:
-        """Find messages and tell them, at once where no device has to be waited for. What is gone is not among them."""
+    def load(self, wanted: Sequence[Wanted], done: Done, *, later: Sequence[Wanted] = ()) -> None:
+        """Find messages and tell them, at once where no device has to be waited for. What is gone is not among them.
+
+        `later`: what the same caller will want next, which is kept if it is come across.
+        """
         found: Found = {}
         try:
-            cold = self._go(wanted, found)
+            cold = self._go(wanted, later, found)
         except HeadraceError as error:
             done(found, error)
             return
@@ -71,7 +73,7 @@ class Loader:
             else:
                 self._load_on(wanted, end, found, done, bytes_max, left)
 
-        self.load(piece, told)
+        self.load(piece, told, later=wanted[end:])
 
     async def read_first(self, wanted: Sequence[Wanted], *, bytes_max: int) -> tuple[Found, int]:
         """For those who may wait; with how many of those that were wanted were looked for."""
@@ -79,16 +81,19 @@ class Loader:
         at, left = 0, bytes_max
         while at < len(wanted) and left > 0:
             piece = wanted[at : at + _piece_count(at, bytes_max, left)]
-            more = await self.read(piece)
-            found |= more
             at += len(piece)
+            more = await self.read(piece, later=wanted[at:])
+            found |= more
             left -= _size(more)
+        for partition, offset in wanted:
+            if offset in partition.fold.leases:  # it was only looked at, and nobody comes for it
+                partition.cache.take(offset)
         return found, at
 
-    async def read(self, wanted: Sequence[Wanted]) -> Found:
+    async def read(self, wanted: Sequence[Wanted], *, later: Sequence[Wanted] = ()) -> Found:
         """All of them, for those who may wait."""
         found: Found = {}
-        cold = self._go(wanted, found)
+        cold = self._go(wanted, later, found)
         while cold is not None:
             cold = await self._step(cold, found)
         return found
@@ -138,14 +143,14 @@ class Loader:
         try:
             slice: Slice = await self._store.finish(rest.cold)
         except FileNotFoundError:
-            return self._go(rest.wanted[1:], found)  # retention was quicker
+            return self._go(rest.wanted[1:], rest.later, found)  # retention was quicker
         except CorruptLogError as damage:
             partition.partition.take_offline(damage)
             raise
-        self._decode(partition, slice, rest.wanted, found)
-        return self._go(rest.wanted[1:], found)
+        self._decode(partition, slice, rest.wanted, rest.later, found)
+        return self._go(rest.wanted[1:], rest.later, found)
 
-    def _go(self, wanted: Sequence[Wanted], found: Found) -> "_Rest | None":
+    def _go(self, wanted: Sequence[Wanted], later: Sequence[Wanted], found: Found) -> "_Rest | None":
         for at, (partition, offset) in enumerate(wanted):
             place = partition.index, offset
             if place in found:
@@ -162,18 +167,28 @@ class Loader:
                     partition.partition.take_offline(damage)
                     raise
                 if isinstance(slice, Cold):
-                    return _Rest(slice, wanted[at:])
-                self._decode(partition, slice, wanted[at:], found)
+                    return _Rest(slice, wanted[at:], later)
+                self._decode(partition, slice, wanted[at:], later, found)
                 message = found.get(place)
             if message is not None:
                 found[place] = message
         return None
 
-    def _decode(self, partition: PartitionQueue, slice: Slice, wanted: Iterable[Wanted], found: Found) -> None:
-        """Take apart the batches of a reading, keeping what is likely to be asked for next."""
-        offsets = {offset for other, offset in wanted if other is partition}
-        index, cache = partition.index, partition.cache
-        is_live = partition.fold.is_live
+    def _decode(
+        self,
+        partition: PartitionQueue,
+        slice: Slice,
+        wanted: Iterable[Wanted],
+        later: Iterable[Wanted],
+        found: Found,
+    ) -> None:
+        """Take apart the batches of a reading, keeping what is likely to be asked for next.
+
+        That is what waits, and what this caller will want. What others have leased was handed out or is about to be,
+        and nobody would come for it.
+        """
+        offsets, expected = _in(wanted, partition), _in(later, partition)
+        index, cache, fold = partition.index, partition.cache, partition.fold
         data = memoryview(slice.data)
         while data:
             header = read_header(data)
@@ -183,11 +198,14 @@ class Loader:
             is_wanted = not offsets.isdisjoint(range(header.base_offset, header.next_offset))
             if not is_wanted and not cache.has_room:
                 return
+            others = []
             for message in readable_messages(batch):
-                if message.offset in offsets:
-                    found[index, message.offset] = message
-                elif is_live(message.offset):
-                    _keep(cache, message)
+                offset = message.offset
+                if offset in offsets:
+                    found[index, offset] = message
+                elif offset in expected or (fold.is_live(offset) and offset not in fold.leases):
+                    others.append(message)
+            cache.add_read(others)
 
 
 def _piece_count(seen: int, bytes_max: int, bytes_left: int) -> int:
@@ -207,11 +225,11 @@ class _Rest(NamedTuple):
 
     cold: Cold
     wanted: Sequence[Wanted]
+    later: Sequence[Wanted]
 
 
-def _keep(cache: CacheView, message: StoredMessage) -> None:
-    if cache.has_room:
-        cache.add(message)
+def _in(wanted: Iterable[Wanted], partition: PartitionQueue) -> set[int]:
+    return {offset for other, offset in wanted if other is partition}
 
 
 def readable_messages(batch: memoryview) -> list[StoredMessage]:

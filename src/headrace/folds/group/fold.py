@@ -32,6 +32,7 @@ from headrace.folds.group.state import (
     encode_state,
     load_state,
 )
+from headrace.model.batch import Buffer
 from headrace.model.errors import ProducerFencedError
 from headrace.model.ids import Offset, PartitionId
 
@@ -41,7 +42,7 @@ FENCE_MS = 24 * 60 * 60 * 1000
 
 class GroupFold(GroupState):
     @classmethod
-    def restore(cls, data: bytes) -> "GroupFold":
+    def restore(cls, data: Buffer) -> "GroupFold":
         fold = cls()
         load_state(fold, data)
         return fold

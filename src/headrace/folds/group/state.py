@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
+from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset, PartitionId
 
@@ -84,7 +85,7 @@ def encode_state(state: GroupState) -> bytes:
     return encode_snapshot(FoldState(FOLD_NAME, _STATE_VERSION, state.end_offset, _ENCODER.encode(image)))
 
 
-def load_state(state: GroupState, data: bytes, *, file: str = "groups snapshot") -> None:
+def load_state(state: GroupState, data: Buffer, *, file: str = "groups snapshot") -> None:
     """Fill an empty state from a snapshot. An error says not to use it: replay the log instead."""
     found = decode_snapshot(data, fold=FOLD_NAME, version_max=_STATE_VERSION, file=file)
     try:

@@ -1,19 +1,21 @@
 """What happens to which message when: one structure for leases, delays and lives.
 
 A number is kept for each offset, whose upper bits are the moment; what stands in the lower bits is the owner's
-affair. A heap of (moment, offset), packed in one integer each, says what is next. It is cleaned up late: an entry
-whose message is gone, or was put off, is found out when it comes to the top. For every offset that is kept, the heap
-has an entry that is not later than its moment.
+affair. An agenda of moments and offsets says what is next. Every offset that is kept has an entry there that says its
+moment; what else is there is outdated, and may be dropped at any time: when it comes first, or when it is come across.
 """
 
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Mapping, Sequence
+from itertools import groupby, islice
+from operator import le
 
-_OFFSET_BITS = 64
-_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
-# So many outdated entries are left alone, and beyond them a quarter of what is kept: a lease may cost 200 bytes, of
-# which 56 are for its entry in the heap.
+from headrace.folds.queue.agenda import Agenda
+
+# Each time that so many entries have become outdated, it is looked whether they are too many: more than that, and half
+# of what is kept, or a quarter where entries cost an object. A lease may cost 200 bytes, of which its number takes 122,
+# and an entry 16 or 56. Then so many entries are looked through, of which a third is outdated.
 _OUTDATED_COUNT = 1024
-_OUTDATED_SHIFT = 2
+_LOOKED_COUNT = 8 * _OUTDATED_COUNT
 # So many outdated entries are cleaned up at most before somebody is told what comes next.
 _CLEANED_COUNT = 1000
 
@@ -21,12 +23,14 @@ _CLEANED_COUNT = 1000
 class Deadlines:
     """Numbers by offset, and the order in which their moments come."""
 
-    __slots__ = ("_heap", "_shift", "values")
+    __slots__ = ("_agenda", "_looked_count", "_outdated_left", "_shift", "values")
 
     def __init__(self, *, shift: int = 0) -> None:
         self._shift = shift  # how many bits of a number stand below its moment
         self.values: dict[int, int] = {}
-        self._heap: list[int] = []
+        self._agenda = Agenda()
+        self._outdated_left = _OUTDATED_COUNT
+        self._looked_count = 0  # entries that were looked at since they were not too many
 
     def __len__(self) -> int:
         return len(self.values)
@@ -41,14 +45,35 @@ class Deadlines:
         old = self.values.get(offset)
         self.values[offset] = value
         moment_ms = value >> self._shift
-        if old is None or moment_ms < old >> self._shift:
-            heappush(self._heap, (moment_ms << _OFFSET_BITS) | offset)
+        if old is None:
+            self._agenda.push(moment_ms, (offset,))
+        elif moment_ms != old >> self._shift:
+            self._agenda.push(moment_ms, (offset,))
+            self._note_outdated()
+
+    def put_all(self, offsets: Sequence[int], value: int) -> None:
+        """Keep one number for offsets of which none is kept."""
+        if len(offsets) == 1:
+            self.values[offsets[0]] = value
+            self._agenda.push(value >> self._shift, offsets)
+        elif offsets:
+            self.values.update(dict.fromkeys(offsets, value))
+            self._agenda.push(value >> self._shift, sorted(offsets))
+
+    def move_all(self, numbers: Mapping[int, int]) -> None:
+        """Keep other numbers, of one moment, for offsets of which some are kept."""
+        values, shift = self.values, self._shift
+        moved = [offset for offset, value in numbers.items() if values[offset] >> shift != value >> shift]
+        values.update(numbers)
+        if moved:
+            self._agenda.push(numbers[moved[0]] >> shift, sorted(moved))
+            self._outdated_left -= len(moved) - 1
+            self._note_outdated()
 
     def pop(self, offset: int) -> int | None:
         value = self.values.pop(offset, None)
-        kept_count = len(self.values)
-        if len(self._heap) > kept_count + (kept_count >> _OUTDATED_SHIFT) + _OUTDATED_COUNT:
-            self._rebuild()
+        if value is not None:
+            self._note_outdated()
         return value
 
     def pop_below(self, offset: int) -> None:
@@ -61,7 +86,7 @@ class Deadlines:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether `pop_due` may find something. Cheap, for every call of the hot path."""
-        return bool(self._heap) and self._heap[0] >> _OFFSET_BITS <= now_ms
+        return self._agenda.first_ms <= now_ms
 
     def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
         """Offsets whose moment has come, with their numbers, the earliest first. They are kept no longer.
@@ -69,43 +94,63 @@ class Deadlines:
         At most so many entries are looked at, outdated ones among them: `is_due` says whether there are more.
         """
         found: list[tuple[int, int]] = []
-        heap, values = self._heap, self.values
+        agenda, values = self._agenda, self.values
         for _ in range(count_max):
-            if not heap or heap[0] >> _OFFSET_BITS > now_ms:
+            if agenda.first_ms > now_ms:
                 break
-            if self._clean_top():
-                offset = heappop(heap) & _OFFSET_MASK
+            offset = self._clean_first()
+            if offset is not None:
+                agenda.pop()
                 found.append((offset, values.pop(offset)))
         return found
 
     def next_ms(self) -> int | None:
         """The first moment to come; an earlier one, where more than a few outdated entries stand before it."""
-        heap = self._heap
+        agenda = self._agenda
         left = _CLEANED_COUNT
-        while heap and left and not self._clean_top():
+        while agenda.count and left and self._clean_first() is None:
             left -= 1
-        return heap[0] >> _OFFSET_BITS if heap else None
+        return agenda.first_ms if agenda.count else None
 
-    def _clean_top(self) -> bool:
-        """Whether the first entry says what is so. If not, it is taken away, or put where it belongs."""
-        heap = self._heap
-        entry = heap[0]
-        offset = entry & _OFFSET_MASK
+    def _clean_first(self) -> int | None:
+        """The first entry's offset, if it says what is so. If not, it is taken away."""
+        moment_ms, offset = self._agenda.first()
         value = self.values.get(offset)
-        if value is None:
-            heappop(heap)
-            return False
-        kept_ms, moment_ms = value >> self._shift, entry >> _OFFSET_BITS
-        if kept_ms == moment_ms:
-            return True
-        # Put off, or else an earlier entry has told of it already.
-        if kept_ms > moment_ms:
-            heapreplace(heap, (kept_ms << _OFFSET_BITS) | offset)
-        else:
-            heappop(heap)
-        return False
+        if value is not None and value >> self._shift == moment_ms:
+            return offset
+        self._agenda.pop()
+        return None
+
+    def _note_outdated(self) -> None:
+        self._outdated_left -= 1
+        if self._outdated_left < 0:
+            self._outdated_left = _OUTDATED_COUNT
+            self._tidy()
+
+    def _tidy(self) -> None:
+        agenda = self._agenda
+        looked_count = 0
+        while self._has_many_outdated():
+            if looked_count >= _LOOKED_COUNT:
+                self._looked_count += looked_count
+                # Who is put off and called back in turns has several entries for one moment, which all say what is so.
+                if self._looked_count > 4 * agenda.count:
+                    self._rebuild()
+                return
+            looked_count += agenda.drop_outdated(self.values, self._shift)
+        self._looked_count = 0
+
+    def _has_many_outdated(self) -> bool:
+        agenda, kept_count = self._agenda, len(self.values)
+        share = 4 if agenda.heap_count > kept_count // 4 else 2
+        return agenda.count > kept_count + kept_count // share + _OUTDATED_COUNT
 
     def _rebuild(self) -> None:
-        shift = self._shift
-        self._heap = [((value >> shift) << _OFFSET_BITS) | offset for offset, value in self.values.items()]
-        heapify(self._heap)
+        self._looked_count = 0
+        agenda = self._agenda = Agenda()
+        values, shift = self.values, self._shift
+        # Most often they are in order, and what sorting allocates for a million would stay with the process.
+        is_in_order = all(map(le, values.values(), islice(values.values(), 1, None)))
+        order = values if is_in_order else sorted(values, key=values.__getitem__)
+        for value, offsets in groupby(order, values.__getitem__):
+            agenda.push(value >> shift, sorted(offsets))

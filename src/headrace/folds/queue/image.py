@@ -8,14 +8,20 @@ else: one that does not read back is thrown away, and the log is replayed.
 """
 
 import struct
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 import msgspec
 from pyroaring import BitMap64
 
-from headrace.folds.queue.deadlines import Deadlines
+from headrace.folds.queue.columns import (
+    Columns,
+    columns_size,
+    dump_columns,
+    dump_offsets,
+    load_columns,
+    load_offsets,
+)
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.lately import Note
@@ -23,12 +29,14 @@ from headrace.folds.queue.places import Counts
 from headrace.folds.queue.shelf import LaneImage
 from headrace.folds.queue.terms import Term
 from headrace.folds.queue.transaction import HeldLease, Identified, OpenTransaction
-from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
+from headrace.folds.snapshot import Piece, decode_snapshot, encode_in_pieces, joined
+from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError
+from headrace.model.ids import Offset
 from headrace.model.queue import QueueConfig
 
 _STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes, no terms
-_PACKED_BYTES = 24  # as many as the largest packed integer needs
+_LEASE_BYTES = 24
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _PIECE_COUNT = 65_535  # a longer list is encoded one by one
 _ARRAY_16 = struct.Struct(">BH")  # how MessagePack begins an array
@@ -36,7 +44,6 @@ _ARRAY_32 = struct.Struct(">BI")
 _AS_RUNS = b"r"
 _AS_SET = b"s"
 
-_Packed = tuple[bytes, bytes]  # offsets, eight bytes each; a packed integer for each
 _Ids = list[tuple[bytes, int, int]]
 
 
@@ -51,10 +58,10 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     delayed: bytes
     lapsed: bytes
     overdue: bytes
-    leases: _Packed
-    rests: _Packed
-    lives: _Packed
-    attempts: _Packed
+    leases: Columns
+    rests: Columns
+    lives: Columns
+    attempts: Columns
     rest_runs: list[tuple[int, int, int]]
     life_runs: list[tuple[int, int, int]]
     dying: list[tuple[int, str]]
@@ -67,7 +74,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     transactions: list[tuple[int, bytes, list[Identified]]] = []  # producer id, its offsets, those with ids
     held: list[tuple[int, int, bytes]] = []  # offset, producer id, lease
     unused: list[tuple[int, int]] = []  # offset, attempts that do not count
-    late_dues: _Packed = (b"", b"")
+    late_dues: Columns = Columns()
     notes: list[tuple[int, int, bytes, int]] = []  # moment, end, what was live, the last entry's moment
     terms: list[Term] = []
 
@@ -78,10 +85,10 @@ def fold_name(subscription_id: UUID) -> str:
 
 
 def snapshot(fold: QueueFold, name: str) -> bytes:
-    return freeze(fold, name)()
+    return joined(freeze(fold, name)())
 
 
-def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
+def freeze(fold: QueueFold, name: str) -> Callable[[], Iterator[Piece]]:
     """Take the state down as it is now. What is returned makes its bytes, in any thread and while the fold goes on.
 
     A hundred thousand keys or leases are copied in some ten milliseconds; to make bytes of them takes many times as
@@ -91,8 +98,14 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
     counts, readers = msgspec.structs.replace(fold.counts), fold.readers.copy()
     live, delayed, lapsed = fold.live.copy(), fold.delayed.copy(), fold.lapsed.copy()
     overdue, undecided = fold.overdue.copy(), fold.undecided.copy()
-    leases, rests, lives = fold.leases.values.copy(), fold.rests.values.copy(), fold.lives.values.copy()
-    attempts, unused, late_dues = fold.attempts.copy(), fold.unused.copy(), fold.late_dues.values.copy()
+    numbers = {
+        "leases": fold.leases.values.copy(),
+        "rests": fold.rests.values.copy(),
+        "lives": fold.lives.values.copy(),
+        "attempts": fold.attempts.copy(),
+        "late_dues": fold.late_dues.values.copy(),
+    }
+    unused = fold.unused.copy()
     rest_runs, life_runs = fold.rest_runs.dump(), fold.life_runs.dump()
     dying, held = fold.dying_reasons.copy(), fold.held.copy()
     shelf, notes, terms = fold.shelf.freeze(), list(fold.lately.notes), fold.terms.dump()
@@ -102,7 +115,7 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
         for producer_id, one in sorted(fold.transactions.items())
     ]
 
-    def encode() -> bytes:
+    def encode() -> Iterator[Piece]:
         image = _Image(
             config=config,
             now=now,
@@ -114,38 +127,52 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], bytes]:
             delayed=_dump_set(delayed),
             lapsed=_dump_set(lapsed),
             overdue=_dump_set(overdue),
-            leases=_dump_packed(leases),
-            rests=_dump_packed(rests),
-            lives=_dump_packed(lives),
-            attempts=_dump_packed(attempts),
+            leases=Columns(),
+            rests=Columns(),
+            lives=Columns(),
+            attempts=Columns(),
             rest_runs=rest_runs,
             life_runs=life_runs,
             dying=sorted(dying.items()),
             priorities=[(one, _dump_set(members)) for one, members in sorted(shelf.others.items()) if members],
-            lanes=[(key, turn, _dump_offsets(offsets)) for key, turn, offsets in shelf.lanes()],
+            lanes=[(key, turn, dump_offsets(offsets)) for key, turn, offsets in shelf.lanes()],
             turn=shelf.turn,
             deduplication=deduplication(),
             moves=moves(),
             undecided=_dump_set(undecided),
             transactions=[(id_, _dump_set(offsets), identified) for id_, offsets, identified in transactions],
             held=[
-                (offset, one.producer_id, one.lease.to_bytes(_PACKED_BYTES, "big", signed=True))
+                (offset, one.producer_id, one.lease.to_bytes(_LEASE_BYTES, "big", signed=True))
                 for offset, one in sorted(held.items())
             ],
             unused=sorted(unused.items()),
-            late_dues=_dump_packed(late_dues),
             notes=[(at_ms, end, _dump_set(noted_live), last_ms) for at_ms, end, noted_live, last_ms in notes],
             terms=terms,
         )
-        return encode_snapshot(FoldState(name, _STATE_VERSION, end_offset, _encode(image)))
+        yield from _encode(image, numbers, name, end_offset)
 
     return encode
 
 
-def _encode(image: _Image) -> bytes:
-    """As msgspec encodes it at once, but piece by piece: other threads have their turns in between."""
-    fields = [getattr(image, name) for name in image.__struct_fields__]
-    return b"".join([_ARRAY_16.pack(0xDC, len(fields)), *map(_encode_field, fields)])
+def _encode(image: _Image, numbers: Mapping[str, dict[int, int]], name: str, end_offset: Offset) -> Iterator[Piece]:
+    """As msgspec encodes it at once, but piece by piece: other threads have their turns in between.
+
+    `numbers` are fields that are written as columns.
+    """
+    names = image.__struct_fields__
+    small = {field: _encode_field(getattr(image, field)) for field in names if field not in numbers}
+    start = _ARRAY_16.pack(0xDC, len(names))
+
+    def payload() -> Iterator[bytes]:
+        yield start
+        for field in names:
+            if field in small:
+                yield small[field]
+            else:
+                yield from dump_columns(numbers[field])
+
+    size_bytes = len(start) + sum(map(len, small.values())) + sum(map(columns_size, numbers.values()))
+    yield from encode_in_pieces(name, _STATE_VERSION, end_offset, size_bytes, payload())
 
 
 def _encode_field(value: object) -> bytes:
@@ -154,7 +181,7 @@ def _encode_field(value: object) -> bytes:
     return b"".join([_ARRAY_32.pack(0xDD, len(value)), *(msgspec.msgpack.encode(one) for one in value)])
 
 
-def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFold:
+def restore(data: Buffer, *, name: str, file: str = "queue snapshot") -> QueueFold:
     """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
     state = decode_snapshot(data, fold=name, version_max=_STATE_VERSION, file=file)
     try:
@@ -168,13 +195,13 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     _load_set(fold.delayed, image.delayed)
     _load_set(fold.lapsed, image.lapsed)
     _load_set(fold.overdue, image.overdue)
-    _load(fold.leases, image.leases)
-    _load(fold.rests, image.rests)
-    _load(fold.lives, image.lives)
-    fold.attempts = _load_packed(image.attempts)
+    fold.leases.load(load_columns(image.leases))
+    fold.rests.load(load_columns(image.rests))
+    fold.lives.load(load_columns(image.lives))
+    fold.attempts = load_columns(image.attempts)
     fold.unused = dict(image.unused)
     fold.terms.load(image.terms)
-    _load(fold.late_dues, image.late_dues)
+    fold.late_dues.load(load_columns(image.late_dues))
     fold.late.update(fold.late_dues.values)
     fold.rest_runs.load(image.rest_runs)
     fold.life_runs.load(image.life_runs)
@@ -188,7 +215,7 @@ def restore(data: bytes, *, name: str, file: str = "queue snapshot") -> QueueFol
     for priority, members in image.priorities:
         _load_set(others[priority], members)
     fold.shelf.load(
-        [LaneImage(key, turn, _load_offsets(offsets)) for key, turn, offsets in image.lanes],
+        [LaneImage(key, turn, load_offsets(offsets)) for key, turn, offsets in image.lanes],
         fold.ready_offsets(),
         others,
     )
@@ -225,7 +252,7 @@ def _load_set(offsets: BitMap64, data: bytes) -> None:
     if data[:1] == _AS_SET:
         offsets |= BitMap64.deserialize(data[1:])
         return
-    bounds = _load_offsets(data[1:])
+    bounds = load_offsets(data[1:])
     half = len(bounds) // 2
     for start, end in zip(bounds[:half], bounds[half:], strict=True):
         offsets.add_range(start, end)
@@ -235,32 +262,3 @@ def _made_set(data: bytes) -> BitMap64:
     offsets = BitMap64()
     _load_set(offsets, data)
     return offsets
-
-
-def _dump_offsets(offsets: Iterable[int]) -> bytes:
-    return array("q", offsets).tobytes()
-
-
-def _load_offsets(data: bytes) -> list[int]:
-    offsets = array("q")
-    offsets.frombytes(data)
-    return offsets.tolist()
-
-
-def _dump_packed(values: dict[int, int]) -> _Packed:
-    offsets = sorted(values)
-    return _dump_offsets(offsets), b"".join(
-        [values[offset].to_bytes(_PACKED_BYTES, "big", signed=True) for offset in offsets]
-    )
-
-
-def _load_packed(dumped: _Packed) -> dict[int, int]:
-    offsets, numbers = dumped
-    return {
-        offset: int.from_bytes(numbers[index * _PACKED_BYTES : (index + 1) * _PACKED_BYTES], "big", signed=True)
-        for index, offset in enumerate(_load_offsets(offsets))
-    }
-
-
-def _load(deadlines: Deadlines, dumped: _Packed) -> None:
-    deadlines.load(_load_packed(dumped))

@@ -113,36 +113,35 @@ class Places:
         self.shelf.take(offsets)
         span_ms = max(at.lease_ms + length_ms - self.terms.taken_ms(at), 0)
         first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=1, first_ms=at.wall_ms)
-        put = self.leases.put
-        for offset in offsets:
-            history = self.attempts.pop(offset, 0) if self.attempts else 0
-            if not history:
-                put(offset, first)
-                continue
-            put(
-                offset,
-                packed.pack_lease(
-                    at=at,
-                    length_ms=length_ms,
-                    span_ms=span_ms,
-                    attempt=packed.next_attempt(history),
-                    first_ms=packed.first_ms_in(history),
-                ),
-            )
+        fresh = offsets
+        if self.attempts:
+            fresh = []
+            for offset in offsets:
+                history = self.attempts.pop(offset, 0)
+                if not history:
+                    fresh.append(offset)
+                    continue
+                number, first_ms = packed.next_attempt(history), packed.first_ms_in(history)
+                self.leases.put(
+                    offset,
+                    packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=number, first_ms=first_ms),
+                )
+        self.leases.put_all(fresh, first)
 
     def _hold_longer(self, offsets: Iterable[int], length_ms: int, at: Instant) -> None:
+        extended: dict[int, int] = {}
         for offset in offsets:
             lease = self.leases.get(offset)
             if lease is None:
                 continue
-            extended = packed.pack_lease(
+            extended[offset] = packed.pack_lease(
                 at=at,
                 length_ms=length_ms,
                 span_ms=max(at.lease_ms + length_ms - packed.taken_ms(lease), 0),
                 attempt=packed.attempt_of(lease),
                 first_ms=packed.first_ms_of(lease),
             )
-            self.leases.put(offset, extended)
+        self.leases.move_all(extended)
 
     def _lease_over(self, offset: int, lease: int, *, ended_ms: int, delay_ms: int | None) -> None:
         """A lease expired or was given back, at a time of the wall clock. None: the queue's back-off decides."""

@@ -37,6 +37,7 @@ from headrace.folds.transaction.transaction import (
     State,
     Transaction,
 )
+from headrace.model.batch import Buffer
 from headrace.model.errors import (
     ConcurrentTransactionsError,
     CorruptLogError,
@@ -287,7 +288,7 @@ class TransactionFold:
         return encode_snapshot(FoldState(FOLD_NAME, _STATE_VERSION, self._end_offset, payload))
 
     @classmethod
-    def restore(cls, data: bytes, *, file: str = "transaction snapshot") -> "TransactionFold":
+    def restore(cls, data: Buffer, *, file: str = "transaction snapshot") -> "TransactionFold":
         """The fold as it was when the snapshot was taken. An error says not to use it: replay the log instead."""
         state = decode_snapshot(data, fold=FOLD_NAME, version_max=_STATE_VERSION, file=file)
         try:
