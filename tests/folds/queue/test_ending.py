@@ -8,6 +8,7 @@ from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.fold import EXPIRED_MAX
+from headrace.folds.queue.instant import Instant
 from headrace.folds.queue.invariant import check_invariants
 from headrace.folds.queue.view import OVERDUE_REASON, facts
 from headrace.model.errors import StaleReceiptError
@@ -430,3 +431,18 @@ def test_what_is_done_is_kept_for_the_history_from_then_on_and_little_longer_wha
             assert is_kept or age_ms >= 8000, f"{offset} is gone after {age_ms} ms"
             assert not is_kept or age_ms < 9000, f"{offset} is there after {age_ms} ms"
         script.wait(300)
+
+
+@pytest.mark.parametrize("moments", [(60, 100), (100,)])
+def test_a_lease_and_a_life_that_end_come_to_the_same_one_by_one_and_at_once(moments: tuple[int, ...]) -> None:
+    """A replay has both behind it at once, and does the lease first, which puts the message off for long."""
+    script = Script(QueueConfig(backoff=Backoff(first_ms=50, last_ms=120), retention_ms=1))
+    sent_ms = script.now.wall_ms
+    script.send(Properties(expires_ms=sent_ms + 60))
+    script.receive(1, lease_ms=100)
+    for moment_ms in moments:
+        script.now = Instant(moment_ms, sent_ms + moment_ms)
+        script.fold.advance(script.now)
+    assert script.fold.expired(10) == [0]
+    assert not script.fold.late, "retention spares it no more"
+    check_invariants(script.fold)

@@ -150,7 +150,7 @@ class Places:
             self.dying_reasons[offset] = ""
             return
         if offset in self.lapsed:
-            self.overdue.add(offset)
+            self._end_life(offset)
             return
         if delay_ms is None and self.config.backoff is not None:
             delay_ms = self.config.backoff.delay_ms(packed.attempt_of(lease) - self.unused.get(offset, 0))
@@ -182,7 +182,7 @@ class Places:
         if self._is_used_up(offset):  # the limit was lowered since it was leased
             self.dying_reasons[offset] = ""
         elif offset in self.lapsed:
-            self.overdue.add(offset)
+            self._end_life(offset)
         else:
             self.shelf.ready(offset)
 
@@ -205,12 +205,20 @@ class Places:
         self.lapsed.add(offset)
         if offset in self.leases or offset in self.dying_reasons or offset in self.undecided or offset in self.held:
             return
-        self.overdue.add(offset)
+        self._end_life(offset)
         if offset in self.delayed:
             self.delayed.remove(offset)
             self.rests.pop(offset)
         else:
             self.shelf.unready(offset)
+
+    def _end_life(self, offset: int) -> None:
+        """Nobody gets it any more. Retention does not spare it, however long it was delayed: whether its lease or its
+        life ended first, of which a replay may do the second at once with the first, must make no difference."""
+        self.overdue.add(offset)
+        if self.late:
+            self.late.discard(offset)
+            self.late_dues.pop(offset)
 
     # The end of messages.
 

@@ -208,7 +208,7 @@ class QueueState(Places):
             self.undecided.remove(offset)
             if offset in self.lapsed:
                 self.rests.pop(offset)
-                self.overdue.add(offset)
+                self._end_life(offset)
             elif self.rests.get(offset) is not None or self.rest_runs.find_ms(offset) is not None:
                 self.delayed.add(offset)
             else:
