@@ -135,7 +135,7 @@ class Model:
             if message.state == "delayed" and message.due_ms <= now.wall_ms:
                 message.state = "ready"
             if message.is_lapsed and message.state in ("ready", "delayed"):
-                message.state = "overdue"
+                self._end_life(message)
 
     def _return(self, message: Message, ended_ms: int, delay_ms: int | None) -> None:
         config = self.config
@@ -147,9 +147,14 @@ class Model:
         message.state = "delayed" if delay_ms else "ready"
         message.due_ms = ended_ms + delay_ms
         if message.is_lapsed:
-            message.state = "overdue"
+            self._end_life(message)
         elif delay_ms:
             self._note_delay(message, delay_ms)
+
+    def _end_life(self, message: Message) -> None:
+        message.state = "overdue"
+        if message.number:  # somebody had it, and retention spares it no longer
+            message.late_due_ms = None
 
     def _is_used_up(self, message: Message) -> bool:
         return self.config.max_deliveries is not None and message.attempt >= self.config.max_deliveries
@@ -185,9 +190,11 @@ class Model:
             case Returned():
                 for message in self._those(op.offsets):
                     message.unused_count += 1
-                    message.state = "overdue" if message.is_lapsed else "ready"
+                    message.state = "ready"
                     if self._is_used_up(message):
                         message.state = "dying"
+                    elif message.is_lapsed:
+                        self._end_life(message)
             case Rejected():
                 self.messages[op.offset].state = "dying"
                 self.messages[op.offset].reason = op.reason

@@ -31,7 +31,8 @@ def check_invariants(fold: QueueFold) -> None:
         assert BitMap64(values) <= fold.live, f"{name} of messages that are done"
     assert BitMap64(fold.rests.values) <= fold.delayed | fold.undecided, "a message rests and is not delayed"
     assert BitMap64(fold.late_dues.values) == fold.late <= fold.live, "a long delay of a message that is done"
-    assert fold.late.isdisjoint(fold.overdue), "retention spares a message that nobody gets"
+    tried = BitMap64(fold.attempts)
+    assert fold.late.isdisjoint(fold.overdue & tried), "retention spares a message that somebody had and nobody gets"
     sent = BitMap64()
     for transaction in fold.transactions.values():
         sent |= transaction.offsets

@@ -213,10 +213,11 @@ class Places:
             self.shelf.unready(offset)
 
     def _end_life(self, offset: int) -> None:
-        """Nobody gets it any more. Retention does not spare it, however long it was delayed: whether its lease or its
-        life ended first, of which a replay may do the second at once with the first, must make no difference."""
+        """Nobody gets it any more. If somebody had it, retention spares it no longer: a replay may have the ends of its
+        last lease and of its life behind it at once, and be it the first that puts a message off for long, or the
+        second that forbids it, it must come to the same."""
         self.overdue.add(offset)
-        if self.late:
+        if self.late and offset in self.attempts:
             self.late.discard(offset)
             self.late_dues.pop(offset)
 
