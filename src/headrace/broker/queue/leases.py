@@ -41,9 +41,10 @@ class Leases:
             held.setdefault(receipt, []).append(at)
         for partition, held in by_partition.items():
             if held:
-                # Of one message at most one receipt is good, so each offset is here once.
                 places = [at for ats in held.values() for at in ats]
-                partition.acknowledge([receipt.offset for receipt in held], setter(gather, places), receipts=held)
+                # Each once, also where it is not known any more in which epoch a lease was taken, and two are good.
+                offsets = list(dict.fromkeys(receipt.offset for receipt in held))
+                partition.acknowledge(offsets, setter(gather, places), receipts=held)
         return gather.promise
 
     def read_held(
