@@ -4,19 +4,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+DIST ?= dist
 
 # `make run` needs the package alone; everything else also needs the tools of development.
 CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check format bench clean test-tools
+.PHONY: help run wheel test test-long check format bench clean test-tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(CORE) ## Start a node on 127.0.0.1 with its data in ./data (ARGS="--kafka 127.0.0.1:9192" for more)
 	$(BIN)/headrace up --data data $(ARGS)
+
+wheel: $(BIN)/python ## Build dist/headrace-VERSION-py3-none-any.whl, which pip installs anywhere
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(DIST) .
+	@ls $(DIST)/headrace-*.whl
 
 test: $(DEV) test-tools ## Run the tests (ARGS="tests/cli -k topic" for some of them)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(BIN)/python -m tools.run_tests $(BIN)/pytest)

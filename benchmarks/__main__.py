@@ -20,6 +20,7 @@ import msgspec
 from rich.console import Console
 
 from benchmarks import (
+    compaction,
     groups,
     latency,
     machine,
@@ -42,7 +43,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     module.NAME: module.run
     for module in (
         *(throughput, latency, opening, memory, spread, profile),
-        *(queues, queue_latency, queue_memory, queue_space, groups, transactions, spark),
+        *(queues, queue_latency, queue_memory, queue_space, groups, transactions, spark, compaction),
     )
 }
 

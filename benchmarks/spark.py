@@ -1,7 +1,8 @@
 """(m): rows a second through the Spark source and sinks, beside Spark's own Parquet, and how late a message arrives.
 
-All ways read the same 1 KB documents with the same columns, take turns, and run in one session of one process
-(`spark_load`). Ratios are taken within a turn. Parquet is read from files that Spark has written from the topic, and is
+All ways read 1 KB messages with the same columns, take turns, and run in one session of one process (`spark_load`).
+Ratios are taken within a turn. The way to noop is taken with documents and with random bytes, which Parquet does not
+have to decompress (`spark_data`). Parquet is read from files that Spark has written from the topic, and is
 in the page cache, as the topic is.
 """
 
@@ -28,6 +29,8 @@ MIB = 1 << 20
 TITLES = {
     "source_to_noop": "source → noop",
     "parquet_to_noop": "Parquet → noop",
+    "random_source_to_noop": "source → noop, random bytes",
+    "random_parquet_to_noop": "Parquet → noop, random bytes",
     "pruned_source_to_noop": "source without values → noop",
     "source_to_delta": "source → Delta, one batch",
     "parquet_to_parquet": "Parquet → Parquet",
@@ -37,6 +40,7 @@ TITLES = {
 # What each way is held against.
 BESIDE = {
     "source_to_noop": "parquet_to_noop",
+    "random_source_to_noop": "random_parquet_to_noop",
     "pruned_source_to_noop": "parquet_to_noop",
     "source_to_delta": "parquet_to_parquet",
     "stream_to_delta": "parquet_to_parquet",
@@ -49,11 +53,12 @@ def run(settings: Settings) -> Report:
     directory = settings.directory / "spark"
     directory.mkdir()
     with running_node(settings.directory / "spark-node") as node:
-        spark_data.fill(node.address, TOPIC, count, partitions=PARTITIONS)
+        for kind in spark_data.KINDS:
+            spark_data.fill(node.address, spark_data.topic_of(TOPIC, kind), count, partitions=PARTITIONS, kind=kind)
         measured = _load(node, directory, turns=int(settings.either(5, 1)), latencies=int(settings.either(60, 10)))
     if measured.rows != count:
         raise RuntimeError(f"{count} messages were sent, and Spark counted {measured.rows}")
-    return report(measured, spark_data.compressed_share())
+    return report(measured, spark_data.compressed_share(spark_data.DOCUMENTS))
 
 
 def _load(node: Server, directory: Path, *, turns: int, latencies: int) -> MeasuredSpark:
@@ -100,6 +105,7 @@ def _ratios(measured: MeasuredSpark, name: str) -> list[float]:
 def _goals(measured: MeasuredSpark) -> list[Goal]:
     texts = {
         "source_to_noop": "Spark source → noop, rows/s as a share of Parquet → noop",
+        "random_source_to_noop": "the same of random bytes, which Parquet does not decompress",
         "source_to_delta": "Spark source → Delta in one batch, rows/s as a share of Parquet → Parquet",
     }
     return [
@@ -112,7 +118,8 @@ def _goals(measured: MeasuredSpark) -> list[Goal]:
 def _notes(measured: MeasuredSpark, shares: dict[str, float]) -> list[str]:
     left = " and ".join(f"{share:.0%} of a value by {name}" for name, share in shares.items())
     notes = [
-        f"{measured.rows:,} rows of seven columns; compression leaves {left}. Files are written with {CODEC} by both.",
+        f"{measured.rows:,} rows of seven columns; compression leaves {left} of documents. "
+        f"Files are written with {CODEC} by both.",
         f"A session and its first query take {measured.start_s:.1f} s. The JVM is driver and executor in one.",
     ]
     notes += [

@@ -1,7 +1,11 @@
-"""The messages of the Spark benchmarks: documents of 1 KB, of which about a third can be compressed away."""
+"""The messages of the Spark benchmarks, 1 KB each: documents, which compress, and random bytes, which do not.
+
+Parquet decompresses documents while it reads them, and copies random bytes: what it is compared with has the same to do
+for both. So a ratio from documents alone flatters whatever does not read Parquet.
+"""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import cramjam
 from confluent_kafka import KafkaException, Producer
@@ -29,18 +33,33 @@ def messages(count: int, *, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
         yield customer, head + text[words_at : words_at + half] + noise[at : at + left - half] + b'"}'
 
 
-def compressed_share() -> dict[str, float]:
+def random_messages(count: int, *, seed: int = 2) -> Iterator[tuple[bytes, bytes]]:
+    """No two values are alike, and nothing in them repeats."""
+    rand = random.Random(seed)
+    for number in range(count):
+        yield b"customer-%d" % number, rand.randbytes(SIZE_BYTES)
+
+
+DOCUMENTS, RANDOM = "documents", "random"
+KINDS: dict[str, Callable[[int], Iterator[tuple[bytes, bytes]]]] = {DOCUMENTS: messages, RANDOM: random_messages}
+
+
+def topic_of(topic: str, kind: str) -> str:
+    return topic if kind == DOCUMENTS else f"{topic}-{kind}"
+
+
+def compressed_share(kind: str) -> dict[str, float]:
     """How much of the data is left by the codecs that Parquet is written with."""
-    data = b"".join(value for _, value in messages(1_000))
+    data = b"".join(value for _, value in KINDS[kind](1_000))
     packed = {"snappy": cramjam.snappy.compress_raw(data), "zstd": cramjam.zstd.compress(data)}
     return {name: len(found) / len(data) for name, found in packed.items()}
 
 
-def fill(server: str, topic: str, count: int, *, partitions: int) -> None:
+def fill(server: str, topic: str, count: int, *, partitions: int, kind: str = DOCUMENTS) -> None:
     """A topic with so many messages, sent by librdkafka as it comes."""
     make_topic(server, topic, partitions=partitions)
     producer = Producer({"bootstrap.servers": server, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
-    for key, value in messages(count):
+    for key, value in KINDS[kind](count):
         while True:
             try:
                 producer.produce(topic, value, key=key)

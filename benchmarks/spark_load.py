@@ -16,7 +16,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import spark_latency
-from benchmarks.spark_data import make_topic
+from benchmarks.spark_data import DOCUMENTS, RANDOM, make_topic, topic_of
 from benchmarks.spark_measured import CODEC, STREAM_BATCH_ROWS, MeasuredSpark
 from benchmarks.spark_memory import Watch
 from headrace.spark import session
@@ -31,11 +31,16 @@ class Ways:
         self._topic = topic
         self._directory = directory
         self._count = 0
-        self.parquet = str(directory / "input.parquet")
 
-    def source(self) -> DataFrame:
+    def parquet(self, kind: str = DOCUMENTS) -> str:
+        return str(self._directory / f"{kind}.parquet")
+
+    def write_parquet(self, kind: str) -> None:
+        self.source(kind).write.mode("overwrite").parquet(self.parquet(kind))
+
+    def source(self, kind: str = DOCUMENTS) -> DataFrame:
         reader = self._spark.read.format("headrace").option("kafka.bootstrap.servers", self._server)
-        return reader.option("subscribe", self._topic).load()
+        return reader.option("subscribe", topic_of(self._topic, kind)).load()
 
     def source_to_noop(self) -> None:
         self.source().write.format("noop").mode("overwrite").save()
@@ -46,14 +51,20 @@ class Ways:
         reader.option("subscribe", self._topic).load().write.format("noop").mode("overwrite").save()
 
     def parquet_to_noop(self) -> None:
-        self._spark.read.parquet(self.parquet).write.format("noop").mode("overwrite").save()
+        self._spark.read.parquet(self.parquet()).write.format("noop").mode("overwrite").save()
+
+    def random_source_to_noop(self) -> None:
+        self.source(RANDOM).write.format("noop").mode("overwrite").save()
+
+    def random_parquet_to_noop(self) -> None:
+        self._spark.read.parquet(self.parquet(RANDOM)).write.format("noop").mode("overwrite").save()
 
     def source_to_delta(self) -> None:
         writer = self.source().write.format("headrace_delta").mode("append").option("compression", CODEC)
         writer.save(self._new("delta"))
 
     def parquet_to_parquet(self) -> None:
-        writer = self._spark.read.parquet(self.parquet).write.mode("append").option("compression", CODEC)
+        writer = self._spark.read.parquet(self.parquet()).write.mode("append").option("compression", CODEC)
         writer.parquet(self._new("parquet"))
 
     def stream_to_delta(self) -> None:
@@ -84,6 +95,8 @@ class Ways:
 WAYS: dict[str, Callable[[Ways], None]] = {
     "source_to_noop": Ways.source_to_noop,
     "parquet_to_noop": Ways.parquet_to_noop,
+    "random_source_to_noop": Ways.random_source_to_noop,
+    "random_parquet_to_noop": Ways.random_parquet_to_noop,
     "pruned_source_to_noop": Ways.pruned_source_to_noop,
     "source_to_delta": Ways.source_to_delta,
     "parquet_to_parquet": Ways.parquet_to_parquet,
@@ -100,7 +113,8 @@ def measure(
     ways = Ways(spark, server, topic, directory)
     rows = ways.source().count()
     start_s = time.perf_counter() - begun_s
-    ways.source().write.mode("overwrite").parquet(ways.parquet)
+    for kind in {RANDOM if name.startswith(RANDOM) else DOCUMENTS for name in names}:
+        ways.write_parquet(kind)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     watches = {name: Watch() for name in names}
     for turn in range(turns + 1):

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Install the programs that the tests drive and pip cannot bring: kcat, the command-line Kafka client (tests/compat), and
-# strace, which makes system calls fail or wait (tests/cluster). Where one cannot be installed the other tests still
-# run, and those that need it fail and say why.
+# Install the programs that the tests drive and pip cannot bring: kcat, the command-line Kafka client (tests/compat),
+# jq, which documents use (tests/documents), strace, which makes system calls fail or wait (tests/cluster), and chromium,
+# the browser (tests/compat). Where one cannot be installed the other tests still run, and those that need it fail and
+# say why.
 set -u
 
 missing=""
-for tool in kcat strace; do
+for tool in kcat jq strace chromium; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
 done
 missing="${missing# }"

@@ -3,7 +3,7 @@
     import headrace
 
     with headrace.Client() as client:
-        client.queue("orders").send("one tea")
+        client.queue("tasks").send("one tea")
 
 The client's names are found when they are first used, so that importing headrace costs nothing by itself. Type checkers
 read them in `__init__.pyi`.
@@ -17,10 +17,15 @@ _HOMES = {
     "AsyncQueue": "headrace.client.queue.queue",
     "AsyncTransaction": "headrace.client.queue.transaction",
     "Client": "headrace.client.queue.sync",
+    "ClientConfig": "headrace.client.router",
     "ClosedError": "headrace.client.errors",
     "HeadraceError": "headrace.model.errors",
+    "InvalidConfigError": "headrace.model.errors",
+    "InvalidNameError": "headrace.model.errors",
     "InvalidRequestError": "headrace.model.errors",
     "Message": "headrace.client.queue.sync",
+    "NotAQueueError": "headrace.model.errors",
+    "Outgoing": "headrace.client.values",
     "OutgoingMessage": "headrace.client.queue.outgoing",
     "PartlySentError": "headrace.client.errors",
     "Queue": "headrace.client.queue.sync",
@@ -30,14 +35,20 @@ _HOMES = {
     "RedriveFilter": "headrace.client.queue.description",
     "Reject": "headrace.client.queue.message",
     "Retry": "headrace.client.queue.message",
+    "Sent": "headrace.model.message",
     "StaleReceiptError": "headrace.model.errors",
     "Stop": "headrace.client.worker.runner",
+    "StreamClient": "headrace.client.stream",
     "TimedOutError": "headrace.model.errors",
+    "TopicExistsError": "headrace.model.errors",
+    "TopicHasRecordsError": "headrace.model.errors",
+    "TopicPartition": "headrace.client.values",
     "Transaction": "headrace.client.queue.sync_transaction",
     "TransactionStateError": "headrace.model.errors",
     "UnknownOutcomeError": "headrace.client.errors",
     "UnknownQueueError": "headrace.model.errors",
     "UnreachableError": "headrace.client.errors",
+    "WorkerConfig": "headrace.client.worker.config",
     "worker": "headrace.client.worker.worker",
 }
 
@@ -53,3 +64,7 @@ def __getattr__(name: str) -> object:
     value: object = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,16 +14,27 @@ from headrace.client.queue.sync import Message as Message
 from headrace.client.queue.sync import Queue as Queue
 from headrace.client.queue.sync_transaction import Transaction as Transaction
 from headrace.client.queue.transaction import AsyncTransaction as AsyncTransaction
+from headrace.client.router import ClientConfig as ClientConfig
 from headrace.client.settings import QueueClientConfig as QueueClientConfig
+from headrace.client.stream import StreamClient as StreamClient
+from headrace.client.values import Outgoing as Outgoing
+from headrace.client.values import TopicPartition as TopicPartition
+from headrace.client.worker.config import WorkerConfig as WorkerConfig
 from headrace.client.worker.runner import Stop as Stop
 from headrace.client.worker.worker import worker as worker
 from headrace.model.errors import HeadraceError as HeadraceError
+from headrace.model.errors import InvalidConfigError as InvalidConfigError
+from headrace.model.errors import InvalidNameError as InvalidNameError
 from headrace.model.errors import InvalidRequestError as InvalidRequestError
+from headrace.model.errors import NotAQueueError as NotAQueueError
 from headrace.model.errors import QueueExistsError as QueueExistsError
 from headrace.model.errors import QueueFullError as QueueFullError
 from headrace.model.errors import StaleReceiptError as StaleReceiptError
 from headrace.model.errors import TimedOutError as TimedOutError
+from headrace.model.errors import TopicExistsError as TopicExistsError
+from headrace.model.errors import TopicHasRecordsError as TopicHasRecordsError
 from headrace.model.errors import TransactionStateError as TransactionStateError
 from headrace.model.errors import UnknownQueueError as UnknownQueueError
+from headrace.model.message import Sent as Sent
 
 __version__: str

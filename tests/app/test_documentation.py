@@ -10,7 +10,7 @@ from headrace.broker.group.config import GroupsConfig
 from headrace.broker.queue.config import QueuesConfig
 from headrace.gateways.sqs.config import SqsConfig
 from headrace.log.config import LogConfig
-from headrace.model.topic import CONFIG_KEYS
+from headrace.model.topic_setting import CONFIG_KEYS
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

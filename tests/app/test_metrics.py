@@ -181,9 +181,9 @@ def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path:
         await send(node, "orders", 1)
         topic = node.broker.topic("orders")
 
-        node.logs.is_full = True
+        node.logs.space.is_full = True
         assert await codes(node) == ["disk_full"]
-        node.logs.is_full = False
+        node.logs.space.is_full = False
 
         log = node.logs.logs[PartitionId(topic.id, 0)]
         log.broken = OSError("a disk that failed")

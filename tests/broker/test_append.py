@@ -10,6 +10,7 @@ from headrace.broker.config import BrokerConfig
 from headrace.broker.pending import Appended
 from headrace.model.errors import (
     CorruptBatchError,
+    DiskFailedError,
     DiskFullError,
     DuplicateSequenceError,
     OffsetOutOfRangeError,
@@ -21,8 +22,12 @@ from headrace.model.errors import (
 from headrace.model.ids import Offset
 from headrace.testing.clock import settle
 from headrace.testing.threads import HeldThreads
+from headrace.wire.kafka.marker import Marker
+from headrace.wire.kafka.records import Record, encode_batch
 
 from .node import Node, batch, fetch, gathered, produced, run
+
+DAY_MS = 24 * 60 * 60 * 1000
 
 
 def offsets(answers: list[Appended | BaseException]) -> list[tuple[int, int]]:
@@ -31,6 +36,13 @@ def offsets(answers: list[Appended | BaseException]) -> list[tuple[int, int]]:
         assert isinstance(answer, Appended), answer
         found.append((answer.base_offset, answer.last_offset))
     return found
+
+
+def in_transaction(value: bytes) -> memoryview:
+    records = [Record(1_700_000_000_000, None, value)]
+    return memoryview(
+        bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True))
+    )
 
 
 def test_sends_of_one_turn_are_one_write_and_one_sync_in_order_of_arrival() -> None:
@@ -285,6 +297,47 @@ def test_a_silent_producer_is_forgotten_in_time() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("jump_ms", [2 * DAY_MS, -2 * DAY_MS])
+@pytest.mark.parametrize("is_believed", [False, True])
+@pytest.mark.parametrize("comes_back", ["running", "restarted", "killed"])
+def test_no_jump_of_the_wall_clock_makes_a_retry_a_second_message(
+    jump_ms: int, is_believed: bool, comes_back: str
+) -> None:
+    async def main() -> None:
+        node = await Node(config=BrokerConfig(producer_expiry_ms=3000)).start()
+        await (await node.make()).append(produced(b"a", sequence=0))
+        node.clock.jump_wall(jump_ms, is_believed=is_believed)
+        node.broker.expire_producers()
+        if comes_back == "restarted":
+            await node.restart()
+        elif comes_back == "killed":
+            await node.kill()
+        node.broker.expire_producers()
+        retry = await node.broker.partition("t", 0).append(produced(b"a", sequence=0))
+        assert retry.base_offset == 0
+        assert await node.values() == [b"a"]
+        await node.clock.elapse(node.config.producer_expiry_ms)
+        node.broker.expire_producers()
+        assert node.broker.partition("t", 0).producer_count == 0, "it is forgotten when the time has passed"
+        node.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("jump_ms", [2 * DAY_MS, -2 * DAY_MS])
+def test_a_clock_that_is_not_believed_gives_no_message_a_time_in_the_past(jump_ms: int) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make(message_timestamp_type="LogAppendTime")
+        trusted_ms = node.clock.trusted_ms()
+        node.clock.jump_wall(jump_ms, is_believed=False)
+        sent = await partition.append(batch(b"a"))
+        assert sent.append_time_ms == trusted_ms + max(jump_ms, 0)
+        node.abandon()
+
+    run(main())
+
+
 def test_a_disk_below_its_reserve_refuses_sends_while_reads_and_deletes_go_on() -> None:
     async def main() -> None:
         node = await Node().start()
@@ -350,6 +403,36 @@ def test_records_whose_deletion_could_not_be_written_down_are_not_said_to_be_del
         node.disk.crash(random.Random(0))
         await node.start()
         assert node.broker.partition("t", 0).start_offset == 2
+        node.abandon()
+
+    run(main())
+
+
+def test_a_deletion_that_a_broken_disk_refuses_is_not_called_lack_of_space() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make()
+        await partition.append(batch(b"a", b"b"))
+        node.disk.fail("pwritev", error=errno.EIO, path_part="checkpoint")
+        with pytest.raises(DiskFailedError, match="Input/output error"):
+            await partition.delete_records(Offset(1))
+        node.abandon()
+
+    run(main())
+
+
+def test_a_turn_that_finds_no_space_refuses_its_sends_and_writes_what_ends_a_transaction() -> None:
+    async def main() -> None:
+        node = await Node().start()
+        partition = await node.make(headrace_durability="memory")
+        await partition.append(in_transaction(b"a"), is_verified=True)
+        node.disk.fail("pwritev", error=errno.ENOSPC, path_part=".log")
+        send = partition.append(batch(b"refused"))
+        ended = partition.end_transaction(7, 0, Marker(is_commit=True, coordinator_epoch=0))
+        with pytest.raises(DiskFullError):
+            await send
+        assert (await ended).base_offset == 1
+        assert (await partition.append(batch(b"b"))).base_offset == 2
         node.abandon()
 
     run(main())

@@ -2,6 +2,7 @@
 
 import struct
 
+import msgspec
 import pytest
 
 from headrace.broker.intake import check_records
@@ -133,3 +134,93 @@ def test_a_compacted_topic_takes_no_message_without_a_key(codec: int) -> None:
         check(lacking, compacted)
     with pytest.raises(InvalidRecordError, match="message 1 of the batch has no key"):
         check(bytes(whole) + bytes(lacking), compacted)
+    several = encode_batch([Record(1, key, b"v") for key in (None, b"k", None)], codec=codec)
+    with pytest.raises(InvalidRecordError) as refused:
+        check(several, compacted)
+    assert [at for at, _ in refused.value.records] == [0, 2]
+    many = encode_batch([Record(1, None, b"v")] * 5000, codec=codec)
+    with pytest.raises(InvalidRecordError) as refused:
+        check(many, compacted)
+    assert len(refused.value.records) == 1000, "an answer names so many and no more"
+
+
+CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+@pytest.mark.parametrize("came_as", CODECS.values())
+@pytest.mark.parametrize("compression_type", CODECS)
+def test_a_batch_is_stored_in_the_codec_of_its_topic(compression_type: str, came_as: int) -> None:
+    records = [Record(5, b"k", b"v" * 99, (("h", b"x"),)), Record(3, None, None)]
+    data = encode_batch(records, codec=came_as, producer_id=7, producer_epoch=1, base_sequence=4)
+    config = TopicConfig(compression_type=compression_type)
+    (stored,) = check_records(memoryview(bytearray(data)), config, now_ms=NOW_MS)
+    assert stored.header == read_header(stored.data)
+    assert stored.header.codec == CODECS[compression_type]
+    assert [record._replace(offset=-1) for record in decode_batch(stored.data)] == records
+    same = ("producer_id", "producer_epoch", "base_sequence", "record_count", "base_timestamp_ms", "max_timestamp_ms")
+    came = read_header(data)
+    assert [getattr(stored.header, name) for name in same] == [getattr(came, name) for name in same]
+    if came_as == CODECS[compression_type]:
+        assert bytes(stored.data) == bytes(data)
+    stored.data[0] = 1  # the log writes its offset there
+
+
+@pytest.mark.parametrize(
+    ("compression_type", "setting", "levels"),
+    [("gzip", "gzip_level", (1, -1)), ("lz4", "lz4_level", (9, 17)), ("zstd", "zstd_level", (-100, 3))],
+)
+def test_a_level_decides_how_hard_compression_tries(
+    compression_type: str, setting: str, levels: tuple[int, int]
+) -> None:
+    data = make(b"".join(b"%d " % (n * n % 977) for n in range(5000)))
+    sizes = []
+    for level in levels:
+        config = msgspec.structs.replace(TopicConfig(compression_type=compression_type), **{setting: level})
+        (stored,) = check_records(memoryview(bytearray(data)), config, now_ms=NOW_MS)
+        sizes.append(len(stored.data))
+    assert sizes[0] > sizes[1]
+
+
+def test_a_batch_that_is_too_large_once_it_is_stored_uncompressed_is_refused() -> None:
+    config = TopicConfig(message_bytes_max=500, compression_type="uncompressed")
+    with pytest.raises(BatchTooLargeError, match=r"compression\.type=uncompressed, the topic takes 500"):
+        check(make(b"x" * 5000, codec=4), config)
+
+
+def test_records_that_cannot_be_decompressed_are_refused_where_the_topic_has_a_codec() -> None:
+    data = make(b"a" * 100, codec=4)
+    data[HEADER_SIZE] ^= 0xFF
+    broken = changed(57, ">i", 1, data=data)
+    assert check(broken)
+    with pytest.raises(CorruptBatchError):
+        check(broken, TopicConfig(compression_type="gzip"))
+
+
+def test_the_time_of_arrival_is_given_to_a_batch_that_is_compressed_again() -> None:
+    config = TopicConfig(compression_type="lz4", timestamp_type=TimestampType.LOG_APPEND_TIME)
+    (stored,) = check_records(memoryview(make(b"a", b"b")), config, now_ms=NOW_MS)
+    assert stored.header == read_header(stored.data)
+    assert [record.timestamp_ms for record in decode_batch(stored.data)] == [NOW_MS, NOW_MS]
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize("times", [(NOW_MS - 100, NOW_MS + 100), (NOW_MS + 100, NOW_MS, NOW_MS - 100), (-1,)])
+def test_times_within_a_topics_limits_are_taken(times: tuple[int, ...], codec: int) -> None:
+    config = TopicConfig(timestamp_before_ms_max=100, timestamp_after_ms_max=100)
+    data = encode_batch([Record(time_ms, None, b"v") for time_ms in times], codec=codec)
+    assert check(data, config) == [(len(times), bytes(data))]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "setting"),
+    [(NOW_MS - 101, "message.timestamp.before.max.ms"), (NOW_MS + 101, "message.timestamp.after.max.ms")],
+)
+def test_a_time_outside_a_topics_limits_is_refused(time_ms: int, setting: str) -> None:
+    config = TopicConfig(timestamp_before_ms_max=100, timestamp_after_ms_max=100)
+    data = encode_batch([Record(NOW_MS, None, b"v"), Record(time_ms, None, b"v")])
+    assert check(data)
+    with pytest.raises(InvalidTimestampError, match=f"101 ms .* {setting} allows 100") as refused:
+        check(data, config)
+    assert [at for at, _ in refused.value.records] == [1]
+    stamping = msgspec.structs.replace(config, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert check_records(memoryview(data), stamping, now_ms=NOW_MS)

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import signal
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -142,7 +143,7 @@ def test_a_node_tells_people_where_it_listens_and_what_to_try(tmp_path: Path) ->
         try:
             text = read_until(process, b"Ctrl-C stops")
             assert b"Kafka clients connect to 127.0.0.1:" in text
-            assert b"headrace send orders" in text
+            assert b"headrace send tasks" in text
         finally:
             process.terminate()
             process.wait(DEADLINE_S)
@@ -202,3 +203,31 @@ def read_until(process: subprocess.Popen[bytes], end: bytes) -> bytes:
         assert data, f"{end!r} never came; only {text!r}"
         text += data
     return text
+
+
+def open_to_others(data: Path) -> list[str]:
+    """What of a data directory other users can access."""
+    found = [data, *data.rglob("*")]
+    return [f"{path}: {stat.filemode(path.stat().st_mode)}" for path in found if path.stat().st_mode & 0o077]
+
+
+def test_a_data_directory_is_its_owners_only_whatever_the_umask_is_and_however_it_was_before(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    before = os.umask(0)
+    try:
+        with running_node(data) as node:
+            headrace(node, "produce", "orders", input="tea\n")
+            assert (data / "metadata.sqlite-wal").exists()
+            assert open_to_others(data) == []
+            assert node.stop() == 0
+        assert open_to_others(data) == []
+        for path in [data, *data.rglob("*")]:
+            path.chmod(0o777 if path.is_dir() else 0o666)
+        with running_node(data) as node:
+            assert open_to_others(data) == []
+            headrace(node, "produce", "orders", input="cake\n")
+            assert open_to_others(data) == []
+        told = (tmp_path / "data.stderr").read_text(encoding="utf-8")
+        assert told.count("the data directory was accessible to other users") == 1
+    finally:
+        os.umask(before)

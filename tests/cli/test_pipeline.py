@@ -121,7 +121,7 @@ def test_verbose_shows_the_stack(tmp_path: Path) -> None:
 def test_who_has_no_spark_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
     refused = headrace(tmp_path, "run", "rollup", code=1)
-    assert "pipelines need pyspark, which is not installed; install headrace[spark]" in refused.stderr
+    assert "pipelines need pyspark, which is not installed; run `pip install '.[spark]'` in a clone" in refused.stderr
     headrace(tmp_path, "run", "capacity")  # needs none
 
 

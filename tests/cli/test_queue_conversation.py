@@ -1,11 +1,13 @@
 """The commands about queues against a real node."""
 
 import json
+import os
+import subprocess
+from contextlib import suppress
 
 import pytest
 from tests.cli.command import Headrace, check_refusal, json_lines
-from tests.cli.running import RunningNode
-from tests.client.fake_node import Fault
+from tests.cli.running import HEADRACE, RunningNode, clean_environment
 from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
 
@@ -91,12 +93,83 @@ def test_a_queue_is_made_changed_described_listed_and_deleted(headrace: Headrace
     assert "no queue" in headrace("queue", "describe", queue, code=1).stderr
 
 
-def test_a_queue_that_is_deleted_while_queues_are_listed_is_left_out(headrace: Headrace) -> None:
+def test_queues_are_listed_with_one_request(headrace: Headrace) -> None:
     with serving_fake() as node:
-        node.ask(lambda fake: (fake.make("cups"), fake.make("pots")))
-        node.ask(lambda fake: fake.faults.append(("GET /queues/cups", Fault.GONE)))
+        node.ask(lambda fake: [fake.make(f"cups-{index}") for index in range(30)])
         listed = json.loads(headrace("queue", "list", "--json", "--http", node.server).stdout)
-    assert [queue["name"] for queue in listed] == ["pots"]
+        assert node.ask(lambda fake: [request.path for request in fake.requests]) == ["/queues"]
+    assert len(listed) == 30
+
+
+@pytest.fixture
+def stream(headrace: Headrace, queue: str) -> str:
+    """A topic that holds two records."""
+    headrace("topic", "create", queue)
+    headrace("produce", queue, input="one\ntwo\n")
+    return queue
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("receive",),
+        ("send", "tea"),
+        ("queue", "describe"),
+        ("queue", "browse"),
+        ("queue", "explain", "--key", "k"),
+        ("queue", "update", "-s", "lease=1m"),
+        ("queue", "purge", "--yes"),
+        ("queue", "delete", "--yes"),
+        ("queue", "readers"),
+        ("queue", "redrive"),
+    ],
+    ids=lambda command: "-".join(command[:2]),
+)
+def test_a_command_about_a_topic_shows_the_command_that_converts_it(
+    headrace: Headrace, stream: str, command: tuple[str, ...]
+) -> None:
+    place = 2 if command[0] == "queue" else 1
+    refused = headrace(*command[:place], stream, *command[place:], code=1)
+    check_refusal(refused, f"{stream} is a topic and not a queue; `headrace queue create {stream}` makes it one")
+
+
+def test_a_topic_with_records_becomes_a_queue_when_that_is_confirmed(headrace: Headrace, stream: str) -> None:
+    refused = headrace("queue", "create", stream, code=1)
+    check_refusal(refused, f"{stream} is a topic that holds 2 records, so nothing was changed")
+    assert "retention.ms from 604800000 to -1" in refused.stderr
+    assert "--convert" in refused.stderr
+    assert "with 1 partition" in headrace("queue", "create", stream, "--convert").stdout
+    assert headrace("receive", stream, "--count", "9").stdout == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_person_is_asked_before_a_topic_with_records_becomes_a_queue(
+    headrace: Headrace, node: RunningNode, stream: str, answer: str
+) -> None:
+    ours, theirs = os.openpty()
+    command = [*HEADRACE, "queue", "create", stream, "--http", node.ready["http"]]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=clean_environment())
+    try:
+        os.close(theirs)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(ours, 4096)
+        assert b"is a topic that holds 2 records" in said
+        os.write(ours, answer.encode() + b"\n")
+        with suppress(OSError):  # the other side is closed
+            while data := os.read(ours, 4096):
+                said += data
+        assert process.wait(30) == (0 if answer == "y" else 1), said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    headrace("queue", "describe", stream, code=0 if answer == "y" else 1)
+
+
+def test_a_topic_without_records_becomes_a_queue_at_once(headrace: Headrace, queue: str) -> None:
+    headrace("topic", "create", queue)
+    headrace("queue", "create", queue)
 
 
 def test_a_description_names_the_queue_that_gets_dead_letters(headrace: Headrace, queue: str) -> None:

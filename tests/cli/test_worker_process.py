@@ -1,14 +1,17 @@
 """`headrace worker` in processes of their own, against a real node."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cli.running import HEADRACE, RunningNode, clean_environment
+from tests.cli.running import HEADRACE, RunningNode, clean_environment, running_node
 from tests.client.fake_node import Fault
 from tests.client.serving import serving_fake
 from tests.support.wait import wait_until
@@ -37,6 +40,8 @@ def handle(message):
     note(f"{message.text} {message.attempt}")
     if message.text == "fails" and message.attempt == 1:
         raise headrace.Retry(0)
+    if message.text == "breaks":
+        raise ValueError("the pot has no lid")
     if message.text == "rejects":
         raise headrace.Reject("no such tea")
     if message.text == "slow":
@@ -80,7 +85,7 @@ class Shop:
 
     def __init__(self, path: Path, server: str) -> None:
         self.path = path
-        self._server = server
+        self.server = server
         (path / "teashop.py").write_text(MODULE)
         (path / "kitchen.py").write_text("\nopen('missing.toml')\n")
         (path / "cellar.py").write_text("import headrace\nheadrace.worker('orders', concurrency=0)\n")
@@ -100,7 +105,7 @@ class Shop:
         return (self.path / "said").read_text()
 
     def command(self, *arguments: str) -> list[str]:
-        return [*HEADRACE, "worker", *arguments, "--http", self._server]
+        return [*HEADRACE, "worker", *arguments, "--http", self.server]
 
     @contextmanager
     def working(self, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -130,6 +135,42 @@ def test_a_worker_handles_messages_and_stops_when_asked(client: headrace.Client,
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     assert sorted(shop.notes()) == ["fails 1", "fails 2", "rejects 1", "tea 1"]
+
+
+def test_a_dead_lettered_message_says_what_its_worker_raised_and_the_browse_table_shows_it(
+    client: headrace.Client, shop: Shop, queue: str
+) -> None:
+    orders = client.queue(queue)
+    orders.create(max_deliveries=2, history=60)
+    (sent,) = orders.send_many(["breaks"])
+    dead = client.queue(f"{queue}-dead")
+    with shop.working("teashop:handle", "--queue", queue):
+        wait_until(
+            lambda: orders.describe().counts.dead_lettered == 1, deadline_s=DEADLINE_S, what="it is dead-lettered"
+        )
+    (letter,) = dead.browse().messages
+    headers = dict(letter.headers)
+    assert headers["headrace-dead-error"] == b"ValueError: the pot has no lid"
+    assert headers["headrace-dead-reason"] == b"delivered 2 times without an acknowledgement"
+    assert headers["headrace-dead-source"] == queue.encode()
+
+    def said(*arguments: str) -> str:
+        command = [*HEADRACE, "queue", *arguments, "--http", shop.server]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=DEADLINE_S,
+            env={**os.environ, "COLUMNS": "400"},
+        ).stdout
+
+    shown = said("browse", dead.name)
+    assert "ValueError: the pot has no lid" in shown
+    assert queue[:20] in shown, "where it came from, though the table breaks a long name"
+    explained = json.loads(said("explain", queue, "--id", sent.id, "--json"))
+    assert explained["state"] == "dead_lettered"
+    assert f"queue {dead.name} has it" in explained["text"]
 
 
 def test_a_plain_function_is_a_handler_where_a_queue_is_named(client: headrace.Client, shop: Shop, queue: str) -> None:
@@ -201,6 +242,25 @@ def test_a_node_that_is_silent_does_not_keep_a_worker_that_was_told_to_stop_twic
             assert process.wait(20) == 1
 
 
+def test_a_worker_waits_for_a_node_that_is_not_up_yet(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address_text = f"127.0.0.1:{bound.getsockname()[1]}"
+    shop = Shop(tmp_path, address_text)
+    with shop.working("teashop:handle", "--queue", "tasks"):
+        wait_until(lambda: "no node can be reached" in shop.said(), deadline_s=DEADLINE_S, what="the worker says so")
+        with running_node(tmp_path / "data", "--http", address_text), headrace.Client(address_text) as client:
+            client.queue("tasks").send("tea")
+            shop.wait_noted("tea 1")
+
+
+def test_a_worker_of_a_topic_ends_and_shows_the_command_that_makes_it_a_queue(node: RunningNode, shop: Shop) -> None:
+    subprocess.run([*HEADRACE, "topic", "create", "clicks", "--server", node.server], check=True, timeout=DEADLINE_S)
+    with shop.working("teashop:handle", "--queue", "clicks") as process:
+        assert process.wait(DEADLINE_S) == 1
+    assert "clicks is a topic and not a queue; `headrace queue create clicks` makes it one" in shop.said()
+
+
 def test_the_messages_of_a_worker_that_was_killed_come_to_another_one(
     client: headrace.Client, shop: Shop, queue: str
 ) -> None:
@@ -238,6 +298,23 @@ def test_a_receiver_that_follows_prints_what_comes_and_ends_with_0_at_ctrl_c(
     finally:
         process.kill()
         process.wait(DEADLINE_S)
+
+
+def test_a_receiver_that_is_interrupted_before_its_call_begins_says_nothing(node: RunningNode, queue: str) -> None:
+    program = (
+        "from headrace.client.portal import BackgroundLoop\n"
+        "from headrace.cli.main import main\n"
+        "run = BackgroundLoop.run\n"
+        "def interrupted(self, work):\n"
+        "    if work.__name__ == 'receive':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return run(self, work)\n"
+        "BackgroundLoop.run = interrupted\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "receive", queue, "--follow", "--http", node.ready["http"]]
+    done = subprocess.run(command, capture_output=True, env=clean_environment(), timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_receiver_whose_reader_goes_away_acknowledges_what_was_printed_and_gives_back_the_rest(

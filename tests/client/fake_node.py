@@ -23,7 +23,6 @@ class Fault(Enum):
     SILENCE = "do it and never answer"
     OVERLOADED = "refuse with 503"
     NONSENSE = "answer with something that is no HTTP"
-    GONE = "refuse as if the queue had been deleted meanwhile"
 
 
 class Refused(Exception):
@@ -264,8 +263,6 @@ class FakeNode:
             if fault is Fault.OVERLOADED:
                 retry_after = "Retry-After: 0\r\n"
                 raise Refused(503, "overloaded", "too many requests; retry later")
-            if fault is Fault.GONE:
-                raise Refused(404, "unknown_queue", "there is no such queue")
             status, answer = 200, codec.encode(await self._answer(request))
         except Refused as error:
             kind = "application/problem+json"
@@ -295,9 +292,11 @@ class FakeNode:
         if len(parts) == 1:
             names = [name for name in sorted(self.queues) if name.startswith(request.query.get("prefix", ""))]
             after = request.query.get("after", "")
-            page = [name for name in names if name > after][:2]
+            page = [name for name in names if name > after][: int(request.query.get("limit", 2))]
             more = bool(page) and page[-1] != names[-1]
-            return {"queues": [{"name": name} for name in page], "next": page[-1] if more else None}
+            described = request.query.get("describe") == "true"
+            listed = [self._describe(name, self.queue(name)) if described else {"name": name} for name in page]
+            return {"queues": listed, "next": page[-1] if more else None}
         name, document = parts[1], request.document
         match (request.method, *parts[2:]):
             case ("POST", "messages"):

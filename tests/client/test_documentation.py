@@ -28,7 +28,7 @@ def test_the_example_of_queues_prints_what_it_sent(node: RunningNode) -> None:
 
 
 def test_the_example_of_a_worker_can_be_imported() -> None:
-    assert run(f"{WORKER}\nprint(brew.config.queue)") == b"orders\n"
+    assert run(f"{WORKER}\nprint(brew.config.queue)") == b"tasks\n"
 
 
 def test_the_example_of_a_worker_in_a_loop_of_ones_own_handles_what_it_sent(node: RunningNode) -> None:

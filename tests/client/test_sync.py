@@ -262,7 +262,8 @@ def test_importing_the_package_imports_no_client() -> None:
     program = (
         "import sys, headrace\n"
         "assert not [name for name in sys.modules if name.startswith('headrace.')]\n"
-        "for name in headrace.__all__: getattr(headrace, name)\n"
+        "streams = {'ClientConfig', 'Outgoing', 'StreamClient', 'TopicPartition'}\n"
+        "for name in set(headrace.__all__) - streams: getattr(headrace, name)\n"
         "assert not [name for name in sys.modules if name.startswith('headrace.wire')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

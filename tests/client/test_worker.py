@@ -554,6 +554,35 @@ def test_a_handler_that_only_makes_a_coroutine_has_not_done_its_message() -> Non
     assert seen[0] == 1
 
 
+def takes_two(message: headrace.Message, other: str) -> None: ...
+
+
+def takes_none() -> None: ...
+
+
+def takes_another_by_name(message: headrace.Message, *, shop: str) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [takes_two, takes_none, takes_another_by_name])
+def test_a_handler_that_one_message_cannot_call_is_refused_where_it_is_made(handler: Any) -> None:
+    with pytest.raises(InvalidConfigError, match="a handler takes one argument, the message") as refused:
+        headrace.worker("tasks")(handler)
+    assert str(refused.value).startswith(f"{handler.__name__}(")
+
+
+def test_a_handler_may_have_more_parameters_that_it_does_not_need() -> None:
+    def brew(message: headrace.Message, shop: str = "north", *cups: str, **more: str) -> None: ...
+
+    assert headrace.worker("tasks")(brew).handler is brew
+
+
+def test_a_worker_without_the_name_of_its_queue_is_refused_where_it_is_made() -> None:
+    with pytest.raises(InvalidConfigError, match=r"write @headrace\.worker\('tasks'\) above the function"):
+
+        @headrace.worker  # type: ignore[arg-type]
+        def brew(message: headrace.Message) -> None: ...
+
+
 def test_a_handler_that_yields_or_cannot_be_called_is_refused_where_it_is_made() -> None:
     async def pours(message: headrace.AsyncMessage) -> AsyncIterator[None]:
         yield

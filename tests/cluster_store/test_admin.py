@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.admin import PARTITION_COUNT_MAX, Admin
+from headrace.cluster.admin import PARTITION_COUNT_MAX, Admin, PartitionLimits
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.sqlite import SqliteStore
@@ -24,7 +24,7 @@ from headrace.model.errors import (
     UnknownTopicError,
 )
 from headrace.model.ids import NodeId, PartitionId
-from headrace.model.topic import Durability
+from headrace.model.topic import Durability, Topic
 from headrace.testing.clock import SimulatedClock, settle
 from headrace.testing.rand import SeededRand
 from headrace.testing.store import MemoryStore
@@ -317,3 +317,18 @@ def test_ten_thousand_partitions_start_in_well_under_two_seconds(tmp_path: Path)
         threads.close()
 
     asyncio.run(run())
+
+
+def test_partitions_that_are_being_made_count_against_the_limit() -> None:
+    async def scenario(node: Node, _: Store) -> None:
+        limits = PartitionLimits(topic_max=10, node_max=10)
+        node.admin = Admin(
+            store=node.store, catalog=node.catalog, node_id=NODE, clock=node.clock, rand=SeededRand(7), limits=limits
+        )
+        calls = [node.admin.create_topic(f"t{n}", partition_count=4) for n in range(5)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, Topic) for one in outcomes) == 2
+        assert all("topics.node_partitions_max" in str(one) for one in outcomes if not isinstance(one, Topic))
+        await node.admin.create_topic("__consumer_offsets", partition_count=50, is_internal=True)
+
+    with_node(scenario)

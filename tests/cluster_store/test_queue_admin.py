@@ -75,7 +75,7 @@ def test_a_change_replaces_the_configuration_and_the_notes_of_one_gateway() -> N
         assert changed.notes == {"sqs": {"c": 3}, "other": {"b": 2}}
         assert changed.modified_ms == changed.created_ms + 1000
         with pytest.raises(InvalidConfigError, match="own dead-letter queue"):
-            await world.queues.change("t", QueueConfig(dead_letter="t"), None)
+            await world.queues.change("t", QueueConfig(dead_letter="t", dead_letter_expired=True), None)
         with pytest.raises(UnknownQueueError):
             await world.queues.change("nowhere", QueueConfig(), None)
         world.following.cancel()

@@ -13,6 +13,7 @@ from headrace.cluster.store import ABSENT, CompactedError, Revision
 from headrace.model.errors import (
     ConfigurationError,
     CorruptLogError,
+    DiskFullError,
     ForeignDataError,
     StoreConflictError,
     StoreUnavailableError,
@@ -180,17 +181,40 @@ def test_calls_wait_for_their_turn_and_the_loop_goes_on(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_full_disk_is_an_unclear_answer_and_leaves_the_store_usable(tmp_path: Path) -> None:
+def test_a_full_disk_changes_nothing_and_leaves_the_store_usable(tmp_path: Path) -> None:
     async def scenario() -> None:
         store = await opened(tmp_path)
         await store.transact(puts={"/a": b"1"})
         # SQLite's own limit on the file's size answers as a full disk does.
         store._database.execute("PRAGMA max_page_count = 10")
-        with pytest.raises(StoreUnavailableError, match="full"):
+        with pytest.raises(DiskFullError, match="nothing was changed"):
             await store.transact(puts={"/a": b"2", "/b": bytes(100_000)})
         listing = await store.list("/")
         assert [(item.key, item.value) for item in listing.items] == [("/a", b"1")]
         assert await store.transact(puts={"/a": b"3"}) == 2
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_full_disk_is_asked_for_room_and_the_call_repeated(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        asked = []
+
+        def make_room() -> bool:
+            asked.append(True)
+            store._database.execute(f"PRAGMA max_page_count = {10 * len(asked) ** 4}")
+            return True
+
+        store = await SqliteStore.open(
+            str(tmp_path), clock=SimulatedClock(), threads=InlineThreads(), make_room=make_room
+        )
+        store._database.execute("PRAGMA max_page_count = 10")
+        assert await store.transact(puts={"/b": bytes(100_000)}) == 1
+        assert len(asked) == 2
+        item = await store.get("/b")
+        assert item is not None
+        assert len(item.value) == 100_000
         await store.close()
 
     asyncio.run(scenario())

@@ -17,10 +17,10 @@ Place = tuple[str, int]
 
 
 class ConsumerWatch(Watch):
-    """Members are processes of librdkafka, and the coordinator is asked what each of them has."""
+    """The coordinator is asked what each member has."""
 
-    def join(self, **options: Any) -> Member:
-        return self.start("confluent-kafka", **PROTOCOL, **options)
+    def join(self, client: str = "confluent-kafka", **options: Any) -> Member:
+        return self.start(client, **PROTOCOL, **options)
 
     def describe(self, wire: Wire) -> Seen:
         (group,) = wire.ask(69, 1, ConsumerGroupDescribeRequest((self.name,))).groups

@@ -2,14 +2,17 @@
 
     python -m tests.compat.group_member CLIENT SERVER GROUP TOPIC FILE [OPTIONS as JSON]
 
-Every message is noted in the file (one line: its value) before its offset is committed. SIGTERM makes it leave the
-group in good order. What a rebalance takes away while it works (a commit that is refused) is its client's daily life.
+The Java client's is tests/compat/java, which does the same. Every message is noted in the file (one line: its value)
+before its offset is committed. SIGTERM makes it leave the group in good order. What a rebalance takes away while it
+works (a commit that is refused) is its client's daily life.
 """
 
 import asyncio
 import json
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any, TextIO
 
@@ -38,6 +41,13 @@ def note(file: TextIO, values: Iterable[bytes]) -> None:
 def run_confluent(server: str, group: str, topic: str, file: TextIO, options: dict[str, Any], stop: Stop) -> None:
     from confluent_kafka import Consumer, KafkaException
 
+    events = options.pop("events", os.devnull)
+
+    def note_event(what: str, partitions: list[Any]) -> None:
+        """When what was taken and given up, by the clock that all processes of the machine share."""
+        with open(events, "a", encoding="utf-8") as lines:
+            lines.writelines(f"{time.monotonic_ns()} {what} {one.topic} {one.partition}\n" for one in partitions)
+
     # Where the coordinator shares the partitions out, it also says how often members are to be heard of.
     is_classic = options.get("group.protocol") != "consumer"
     times = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS} if is_classic else {}
@@ -55,7 +65,12 @@ def run_confluent(server: str, group: str, topic: str, file: TextIO, options: di
             **options,
         }
     )
-    consumer.subscribe([topic])
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, partitions: note_event("taken", partitions),
+        on_revoke=lambda _, partitions: note_event("given_up", partitions),
+        on_lost=lambda _, partitions: note_event("lost", partitions),
+    )
     while not stop.is_asked:
         messages = [message for message in consumer.consume(50, POLL_S) if message.error() is None]
         if messages:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Producer
+from tests.compat.clients.java import Java
+from tests.compat.group_member import HEARTBEAT_MS, REBALANCE_MS, SESSION_MS
 from tests.support.wait import wait_until
 from tests.support.wire import Wire
 
@@ -27,6 +29,7 @@ from headrace.wire.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.wire.kafka.primitives import Reader
 
 REPOSITORY = Path(__file__).parents[2]
+JAVA = "java"
 DEADLINE_S = 45.0
 _PAUSE_S = 0.02
 
@@ -52,8 +55,9 @@ class Member:
 
 
 class Watch:
-    def __init__(self, server: str, name: str, directory: Path, *, partitions: int) -> None:
+    def __init__(self, server: str, name: str, directory: Path, *, partitions: int, java: Java | None = None) -> None:
         self.server = server
+        self.java = java
         self.name = name
         self.partitions = partitions
         self.sent: list[str] = []
@@ -72,10 +76,18 @@ class Watch:
 
     def start(self, client: str, **options: Any) -> Member:
         path = self._directory / f"{self.name}-{next(self._files)}"
-        command = [sys.executable, "-m", "tests.compat.group_member", client, self.server, self.name, self.name]
-        member = Member([*command, str(path), json.dumps(options)], path)
+        member = Member(self._command(client, path, options), path)
         self._members.append(member)
         return member
+
+    def _command(self, client: str, path: Path, options: dict[str, Any]) -> list[str]:
+        if client != JAVA:
+            command = [sys.executable, "-m", "tests.compat.group_member", client, self.server, self.name, self.name]
+            return [*command, str(path), json.dumps(options)]
+        assert self.java is not None
+        times = {"session_ms": SESSION_MS, "heartbeat_ms": HEARTBEAT_MS, "rebalance_ms": REBALANCE_MS}
+        named = {"group": self.name, "topic": self.name, "notes": path, "events": os.devnull}
+        return self.java.command("member", self.server, {**times, **named, **options})
 
     def read(self) -> set[str]:
         """Everything that any member has ever noted."""

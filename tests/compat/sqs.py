@@ -16,14 +16,16 @@ from tests.support.wait import wait_until
 Message = dict[str, Any]
 
 
-def connect(node: NodeProcess, *, key: str = "any", secret: str = "any", region: str = "us-east-1") -> Any:
+def connect(
+    node: NodeProcess, *, key: str = "any", secret: str = "any", region: str = "us-east-1", **config: Any
+) -> Any:
     return boto3.session.Session().client(
         "sqs",
         endpoint_url=f"http://{node.http}",
         region_name=region,
         aws_access_key_id=key,
         aws_secret_access_key=secret,
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=30),
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=30, **config),
     )
 
 

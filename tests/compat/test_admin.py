@@ -34,6 +34,7 @@ from tests.compat.clients import aio
 from tests.compat.clients.every import CONFLUENT, KCAT
 from tests.compat.clients.kcat import kcat
 from tests.compat.clients.message import DEADLINE_S, Message
+from tests.support.kafka_default import KAFKA_DEFAULTS
 from tests.support.node import NodeProcess
 from tests.support.wait import wait_until
 
@@ -111,6 +112,28 @@ def test_confluent_describes_and_alters_configs(confluent: AdminClient, topic: s
     replaced = configs_of(confluent, topic)
     assert replaced["retention.bytes"].value == "1000000"
     assert replaced["segment.bytes"].is_default
+
+
+def test_a_topic_with_every_default_set_explicitly_is_created_shown_and_kept(
+    confluent: AdminClient, topic: str
+) -> None:
+    result_of(confluent.create_topics([NewTopic(topic, 1, 1, config=KAFKA_DEFAULTS)]))
+    shown = {name: entry.value for name, entry in configs_of(confluent, topic).items()}
+    assert shown == KAFKA_DEFAULTS | {"headrace.durability": "fsync"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in KAFKA_DEFAULTS.items()
+    ]
+    result_of(
+        confluent.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)])
+    )
+    assert shown == {name: entry.value for name, entry in configs_of(confluent, topic).items()}
+
+
+def test_a_setting_that_would_not_hold_is_rejected_with_the_reason(confluent: AdminClient, topic: str) -> None:
+    with pytest.raises(KafkaException) as caught:
+        result_of(confluent.create_topics([NewTopic(topic, 1, 1, config={"remote.storage.enable": "true"})]))
+    assert caught.value.args[0].code() == KafkaError.INVALID_CONFIG
+    assert "no remote storage" in caught.value.args[0].str()
 
 
 def test_confluent_describes_the_broker_and_the_cluster(confluent: AdminClient) -> None:

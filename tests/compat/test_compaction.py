@@ -259,8 +259,7 @@ def test_a_topic_is_compacted_from_the_moment_that_it_is_asked_to_be(node: NodeP
 
 def test_wrong_settings_of_compaction_are_refused(node: NodeProcess) -> None:
     for settings in (
-        {"cleanup.policy": "compact,compact"},
-        {"cleanup.policy": ""},
+        {"cleanup.policy": "compact,squash"},
         {"min.cleanable.dirty.ratio": "1.5"},
         {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
     ):

@@ -1,4 +1,4 @@
-"""The group protocol of KIP-848 with librdkafka: members join, leave, are killed and paused, and the node restarts.
+"""The group protocol of KIP-848 with librdkafka and Java: members come, go, are killed and paused, the node restarts.
 
 No partition is ever read by two, whoever keeps a partition goes on reading it, and nothing is lost.
 """
@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.compat.clients.message import DEADLINE_S
 from tests.compat.consumer_watch import ConsumerWatch, reading
+from tests.compat.group_watch import JAVA
 from tests.support.node import NodeProcess, running
 from tests.support.wait import wait_until
 from tests.support.wire import Wire
@@ -48,11 +50,15 @@ def write(node: NodeProcess, topic: str, count: int, *, partitions: int) -> set[
     return set(values)
 
 
-def test_a_group_reads_everything_while_members_and_node_come_and_go(own_node: NodeProcess, tmp_path: Path) -> None:
-    with ConsumerWatch(own_node.server, "orders", tmp_path, partitions=6).running() as watch:
-        first, second = watch.join(), watch.join()
+@pytest.mark.parametrize("client", ["confluent-kafka", JAVA])
+def test_a_group_reads_everything_while_members_and_node_come_and_go(
+    own_node: NodeProcess, tmp_path: Path, client: str, request: pytest.FixtureRequest
+) -> None:
+    java = request.getfixturevalue("java") if client == JAVA else None
+    with ConsumerWatch(own_node.server, "orders", tmp_path, partitions=6, java=java).running() as watch:
+        first, second = watch.join(client), watch.join(client)
         watch.wait_stable(2)
-        third = watch.join()
+        third = watch.join(client)
         watch.wait_stable(3)
         second.end(signal.SIGKILL)
         watch.wait_stable(2)
@@ -63,7 +69,7 @@ def test_a_group_reads_everything_while_members_and_node_come_and_go(own_node: N
         own_node.kill()
         own_node.start()
         assert watch.wait_stable(2) == before, "members and assignment are the node's to remember"
-        watch.join()
+        watch.join(client)
         watch.wait_stable(3)
         third.end(signal.SIGTERM)
         watch.wait_stable(2)
@@ -123,3 +129,20 @@ def test_a_static_member_that_restarts_comes_back_to_its_partitions(quick_node: 
         group.join("b", topic, **{"group.instance.id": "two"})
         assert readers.wait_shares([2, 2]) == before
         assert group.describe().group_epoch == epoch, "the others have heard nothing of it"
+
+
+def test_a_consumer_that_assigns_partitions_to_itself_commits_what_it_read(quick_node: NodeProcess, topic: str) -> None:
+    """With `group.protocol=consumer` librdkafka commits with a member id of its own, of which the node never heard."""
+    make(quick_node, topic, 1)
+    write(quick_node, topic, 3, partitions=1)
+    settings = {"bootstrap.servers": quick_node.server, "group.id": topic, "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(settings | {"group.protocol": "consumer"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        (first,) = consumer.consume(1, DEADLINE_S)
+        (told,) = consumer.commit(first, asynchronous=False)
+        assert (told.error, told.offset) == (None, 1)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)
+        assert found.offset == 1
+    finally:
+        consumer.close()

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.compat.group_watch import Watch
+from tests.compat.group_watch import JAVA, Watch
 from tests.support.node import NodeProcess, running
 from tests.support.wait import wait_until
 
 ROUNDS = 6 if os.environ.get("HEADRACE_LONG") else 1
-CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
+CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", JAVA)
 
 
 @pytest.fixture
@@ -26,9 +26,10 @@ def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_reads_everything_while_members_and_node_come_and_go(
-    own_node: NodeProcess, tmp_path: Path, client: str
+    own_node: NodeProcess, tmp_path: Path, client: str, request: pytest.FixtureRequest
 ) -> None:
-    with Watch(own_node.server, "orders", tmp_path, partitions=6).running() as watch:
+    java = request.getfixturevalue("java") if client == JAVA else None
+    with Watch(own_node.server, "orders", tmp_path, partitions=6, java=java).running() as watch:
         first, second = watch.start(client), watch.start(client)
         watch.wait_stable(2)
         for _ in range(ROUNDS):

@@ -5,8 +5,9 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from tests.compat.clients.every import CLIENTS, KCAT
-from tests.compat.clients.message import Client, Message, Stored
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.clients.every import CLIENTS, CONFLUENT, KCAT
+from tests.compat.clients.message import DEADLINE_S, Client, Message, Stored
 from tests.support.node import NodeProcess
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -90,6 +91,21 @@ def test_what_one_client_wrote_every_client_reads_identically(
         assert found_message == Message(
             value=message.value, key=message.key, headers=message.headers, timestamp_ms=expected_ms
         )
+
+
+@pytest.mark.parametrize("compression_type", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_every_client_reads_what_was_compressed_again_on_arrival(
+    node: NodeProcess, topic: str, compression_type: str
+) -> None:
+    settings = {"compression.type": compression_type, "max.message.bytes": "4000000"}
+    admin = AdminClient({"bootstrap.servers": node.server, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(DEADLINE_S)
+    messages = corpus()
+    for codec in CODECS:
+        CONFLUENT.write(node.server, topic, messages, codec=codec)
+    for reader in CLIENTS:
+        found = [one for _, one in reader.read(node.server, topic)]
+        assert found == messages * len(CODECS), f"{reader.name} reads something else"
 
 
 @every_client

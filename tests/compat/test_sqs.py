@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -149,14 +150,27 @@ def test_a_message_moves_to_the_dead_letter_queue_when_its_receives_exceed_the_m
     sent = queue.send("x", MessageAttributes={"color": {"StringValue": "blue", "DataType": "String"}})
     first, second = queue.receive_one(), queue.receive_one()
     assert [m["Attributes"]["ApproximateReceiveCount"] for m in (first, second)] == ["1", "2"]
-    letter = dead.receive_one()
     assert queue.receive() == []
+    letter = dead.receive_one()
     assert letter["MessageId"] == sent["MessageId"]
     assert letter["MessageAttributes"]["color"]["StringValue"] == "blue"
     assert letter["Attributes"]["DeadLetterQueueSourceArn"] == queue.arn
-    # A standard dead-letter queue keeps the time of the first send, and counts receives anew.
+    # A standard dead-letter queue keeps the time of the first send, and goes on counting receives.
     assert letter["Attributes"]["SentTimestamp"] == first["Attributes"]["SentTimestamp"]
-    assert letter["Attributes"]["ApproximateReceiveCount"] == "1"
+    assert letter["Attributes"]["ApproximateReceiveCount"] == "3"
+
+
+def test_receives_are_counted_across_a_chain_of_dead_letter_queues_and_anew_after_a_move_task(make: Make) -> None:
+    last = make("-last")
+    middle = make("-middle", VisibilityTimeout="0", RedrivePolicy=last.redrive_policy(1))
+    queue = make(VisibilityTimeout="0", RedrivePolicy=middle.redrive_policy(2))
+    queue.send("x")
+    sent = [queue.receive_one(), queue.receive_one(), middle.receive_one(), last.receive_one(VisibilityTimeout=0)]
+    counts = [message["Attributes"]["ApproximateReceiveCount"] for message in sent]
+    assert counts == ["1", "2", "3", "4"]
+    assert len({message["Attributes"]["SentTimestamp"] for message in sent}) == 1
+    last.client.start_message_move_task(SourceArn=last.arn, DestinationArn=queue.arn)
+    assert queue.receive_one()["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
 def test_a_lowered_maximum_counts_the_receives_of_before(make: Make) -> None:
@@ -217,6 +231,27 @@ def test_dead_letters_go_back_by_a_move_task(make: Make) -> None:
     assert dead.counts() == (0, 0, 0)
 
 
+@pytest.mark.parametrize("round", range(5))
+def test_a_move_task_that_starts_as_soon_as_the_count_reads_ten_moves_all_ten(make: Make, round: int) -> None:
+    dead = make("-dead")
+    queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
+    entries = [{"Id": str(number), "MessageBody": str(number)} for number in range(10)]
+    queue.client.send_message_batch(QueueUrl=queue.url, Entries=entries)
+    queue.receive_all(10)
+    end_s = time.monotonic() + 30
+    while dead.counts()[0] < 10:  # without a pause: the sooner the task starts, the more of the ten are not on disk
+        assert time.monotonic() < end_s, f"ten dead letters, not {dead.counts()}"
+    queue.client.start_message_move_task(SourceArn=dead.arn)
+
+    def task() -> dict[str, Any]:
+        [found] = queue.client.list_message_move_tasks(SourceArn=dead.arn)["Results"]
+        return dict(found)
+
+    wait_until(lambda: task()["Status"] != "RUNNING", deadline_s=30, what="the task is over")
+    assert (task()["Status"], task()["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 10)
+    assert dead.counts() == (0, 0, 0)
+
+
 def test_a_fifo_message_has_a_deduplication_id_as_a_dead_letter_and_when_it_is_back(make: Make) -> None:
     dead = make("-dead.fifo")
     queue = make(".fifo", VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(1))
@@ -230,6 +265,22 @@ def test_a_fifo_message_has_a_deduplication_id_as_a_dead_letter_and_when_it_is_b
     back = queue.receive_one()
     assert back["MessageId"] == sent["MessageId"]
     assert back["Attributes"]["MessageDeduplicationId"] == sent["MessageId"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".fifo"])
+def test_messages_that_come_back_take_turns(make: Make, suffix: str) -> None:
+    queue = make(suffix)
+    for body in "abc":
+        group = {"MessageGroupId": body, "MessageDeduplicationId": body} if suffix else {}
+        queue.send(body, **group)
+    found = []
+    for _ in range(12):
+        message = queue.receive_one()
+        found.append(message["Body"])
+        queue.client.change_message_visibility(
+            QueueUrl=queue.url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+    assert found == ["a", "b", "c"] * 4
 
 
 def test_a_move_task_fails_where_letters_do_not_say_where_they_came_from(make: Make) -> None:
@@ -538,13 +589,15 @@ def test_queues_are_listed_in_pages_by_the_sdks_own_paginator(make: Make) -> Non
 
 
 def test_tags_permissions_and_attributes_that_nobody_obeys_are_given_back(make: Make) -> None:
-    queue = make(Policy='{"Version": "2012-10-17", "Statement": []}', KmsMasterKeyId="alias/aws/sqs")
+    statement = {"Sid": "first", "Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statement})
+    queue = make(Policy=policy, KmsMasterKeyId="alias/aws/sqs")
     client = queue.client
     client.tag_queue(QueueUrl=queue.url, Tags={"team": "blue"})
     client.add_permission(QueueUrl=queue.url, Label="mine", AWSAccountIds=["123456789012"], Actions=["SendMessage"])
     assert client.list_queue_tags(QueueUrl=queue.url)["Tags"] == {"team": "blue"}
     assert queue.attribute("KmsMasterKeyId") == "alias/aws/sqs"
-    assert "mine" in queue.attribute("Policy")
+    assert [one["Sid"] for one in json.loads(queue.attribute("Policy"))["Statement"]] == ["first", "mine"]
     client.remove_permission(QueueUrl=queue.url, Label="mine")
     client.untag_queue(QueueUrl=queue.url, TagKeys=["team"])
     assert "Tags" not in client.list_queue_tags(QueueUrl=queue.url)

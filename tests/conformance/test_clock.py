@@ -1,11 +1,12 @@
-"""What every Clock does. Both run on the event loop: the machine's by itself, the simulated one when told."""
+"""What every Clock does. All run on the event loop: the machine's by itself, the simulated one when told."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headrace.host.clock import Clock, SystemClock
+from headrace.host.clock import Clock, SystemClock, past_ms, stamp_ms
+from headrace.host.node_clock import ClockConfig, NodeClock
 from headrace.testing.clock import SimulatedClock
 
 Elapse = Callable[[float], Awaitable[None]]
@@ -24,7 +25,11 @@ def simulated() -> tuple[Clock, Elapse]:
     return clock, clock.elapse
 
 
-both = pytest.mark.parametrize("make", [system, simulated])
+def of_a_node() -> tuple[Clock, Elapse]:
+    return NodeClock(SystemClock(), ClockConfig()), _really_elapse
+
+
+both = pytest.mark.parametrize("make", [system, simulated, of_a_node])
 
 
 @both
@@ -36,6 +41,21 @@ def test_monotonic_time_passes_and_wall_time_with_it(make: Callable[[], tuple[Cl
         assert clock.monotonic_ms() >= monotonic_ms + 4
         assert clock.wall_ms() >= wall_ms + 4
         assert wall_ms > 1_600_000_000_000
+
+    asyncio.run(run())
+
+
+@both
+def test_steady_time_passes_and_trusted_time_is_the_wall_clocks_where_nothing_jumped(
+    make: Callable[[], tuple[Clock, Elapse]],
+) -> None:
+    async def run() -> None:
+        clock, elapse = make()
+        steady_ms = clock.steady_ms()
+        await elapse(5)
+        assert clock.steady_ms() >= steady_ms + 4
+        assert abs(clock.trusted_ms() - clock.wall_ms()) < 1_000
+        assert past_ms(clock) <= stamp_ms(clock)
 
     asyncio.run(run())
 

@@ -51,6 +51,16 @@ def test_what_is_written_is_read_back_at_its_position(place: Place) -> None:
     file.close()
 
 
+def test_a_file_is_grown_to_a_size_and_never_made_smaller_by_that(place: Place) -> None:
+    file = place.create("a", b"data")
+    file.allocate(5000)
+    assert file.size() == 5000
+    assert file.pread(0, 6) == b"data\0\0"
+    file.allocate(100)
+    assert file.size() == 5000
+    file.close()
+
+
 def test_a_read_is_short_only_at_the_end_of_the_file(place: Place) -> None:
     file = place.create("a", b"0123456789")
     assert file.pread(8, 5) == b"89"

@@ -219,6 +219,26 @@ def test_a_tombstone_takes_its_key_away_and_goes_itself_when_its_time_is_over() 
     run(main())
 
 
+def test_a_tombstone_stays_while_the_clock_is_not_believed_and_its_whole_time_after() -> None:
+    async def main() -> None:
+        world = await started(compact_config(delete_retention_ms=10_000))
+        world.clock.jump_wall(3_600_000, is_believed=False)
+        for value in (b"1", None):
+            put(world, [(b"gone", value), (b"kept", b"v")])
+            await world.settle()
+        await compact_fully(world)
+        world.clock.jump_wall(20_000, is_believed=False)
+        assert await compact_fully(world) == 0
+        world.clock.jump_wall(-20_000)  # an operator confirms the first jump
+        assert await compact_fully(world) == 0
+        world.clock.jump_wall(12_000)
+        assert await compact_fully(world) == 1
+        assert await stored(world) == {3: (b"kept", b"v")}
+        world.abandon()
+
+    run(main())
+
+
 def test_tombstones_go_in_time_however_often_the_log_is_compacted() -> None:
     async def main() -> None:
         world = await started(compact_config(delete_retention_ms=16_000))

@@ -113,7 +113,7 @@ def test_a_pass_does_not_call_clean_what_is_written_after_a_cut() -> None:
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_a_pass_is_given_up_when_retention_takes_what_it_reads(steps: int) -> None:
+def test_a_pass_is_given_up_when_retention_wants_what_it_works_on(steps: int) -> None:
     async def main() -> None:
         world, held, cleaning = await begun(compact_config(cleanup_policy=COMPACT_AND_DELETE, retention_ms=1000))
         await let_go(world, held, cleaning, steps=steps)
@@ -124,8 +124,9 @@ def test_a_pass_is_given_up_when_retention_takes_what_it_reads(steps: int) -> No
         for _ in range(2):
             await world.store.maintain(log, floor=log.durable_offset)
         await let_go(world, held, cleaning)
-        assert log.start_offset == 60
         assert not cleaning.result()
+        await world.store.maintain(log, floor=log.durable_offset)
+        assert log.start_offset == 60
         assert len(names(world)) == len(log.segments)
         await reopened(world)
         assert world.store.refused == {}

@@ -1,9 +1,11 @@
 """One bit of a cleanly closed partition is wrong: an error that says where, or everything right (rows 17 and 19)."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from itertools import chain
 
+import msgspec
 import pytest
 
 from headrace.log.config import LogConfig
@@ -13,7 +15,7 @@ from headrace.model.ids import Epoch, Offset
 from headrace.model.topic import TopicConfig
 from headrace.testing.disk import SimulatedDisk
 
-from .world import DIRECTORY, World, disk_of, partition_id, run
+from .world import DIRECTORY, World, check_promises, disk_of, partition_id, run, successor
 
 CONFIG = LogConfig(journal_bytes=2048, journal_append_bytes_max=500, disk_reserve_bytes=0, open_files_max=8)
 TOPIC_CONFIG = TopicConfig(segment_bytes_max=300, index_interval_bytes=90, retention_ms=-1)
@@ -75,7 +77,7 @@ def image() -> Image:
 def test_the_image_has_every_kind_of_file(image: Image) -> None:
     assert len(image.logs) >= 3
     names = {path.rpartition("/")[2].rpartition(".")[2] for path in image.files}
-    assert names == {"log", "index", "timeindex", "checkpoint", "journal", "clean-shutdown", "made"}
+    assert names == {"log", "index", "timeindex", "checkpoint", "journal", "journal-files", "clean-shutdown", "made"}
 
 
 def test_a_flipped_bit_in_a_log_is_told_with_file_position_expected_and_found(image: Image) -> None:
@@ -141,7 +143,9 @@ async def check_whole(world: World, image: Image, what: str) -> None:
     assert [await first_at(world, time_ms) for time_ms in range(0, 9000, 500)] == image.times, what
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", "checkpoint", ".journal", "clean-shutdown", "made"])
+@pytest.mark.parametrize(
+    "suffix", [".index", ".timeindex", "checkpoint", ".journal", "journal-files", "clean-shutdown", "made"]
+)
 def test_a_file_that_can_be_made_anew_may_be_cut_anywhere_or_be_missing(image: Image, suffix: str) -> None:
     async def main() -> None:
         for path in [path for path in image.files if path.endswith(suffix)]:
@@ -198,19 +202,108 @@ def test_a_log_that_became_shorter_below_the_recovery_point_is_never_taken_for_a
     run(main())
 
 
-def test_a_log_in_the_middle_that_is_missing_is_told(image: Image) -> None:
+@pytest.mark.parametrize("was_stopped", [True, False])
+def test_a_log_that_is_missing_is_told_at_the_start(image: Image, was_stopped: bool) -> None:
     async def main() -> None:
-        for path in image.logs[1:]:
+        for path in image.logs:
             files = dict(image.files)
             del files[path]
+            if not was_stopped:
+                del files[f"{DIRECTORY}/clean-shutdown"]
             world = world_on(disk_of(files))
             await world.start()
-            if world.store.refused:
-                (refused,) = world.store.refused.values()
-                assert isinstance(refused, CorruptLogError)
-            else:
-                await check_nothing_is_passed_over(world, image, image.logs[image.logs.index(path) - 1])
+            (refused,) = world.store.refused.values()
+            assert isinstance(refused, CorruptLogError)
+            assert (refused.file, refused.found) == (path, "no file")
             world.abandon()
+
+    run(main())
+
+
+async def killed(*, journalled: bool) -> World:
+    """A partition of six segments that was killed before its first checkpoint. Its last messages are synced."""
+    world = world_on(SimulatedDisk())
+    await world.start()
+    for number in range(6):
+        world.append(0, [b"%d" % number * (400 if journalled else 600)])
+        await world.settle()
+    if journalled:
+        await world.store.committer.flush(world.log())
+    world.abandon()
+    assert len(world.log().segments) == 6
+    assert not world.log().saved.recovery_point
+    return world
+
+
+@pytest.mark.parametrize("journalled", [False, True])
+@pytest.mark.parametrize("lost", range(6))
+def test_a_log_without_a_checkpoint_of_its_own_misses_each_segment_that_was_synced(lost: int, journalled: bool) -> None:
+    async def main() -> None:
+        world = await killed(journalled=journalled)
+        path = world.log().segments[lost].path
+        for seed in range(4):
+            disk = world.disk.copy()
+            if seed:
+                disk.crash(random.Random(seed))
+            whole = successor(world, disk.copy())
+            await whole.start()
+            await check_promises(whole)
+            whole.abandon()
+            disk.remove(path)
+            heir = successor(world, disk)
+            await heir.start()
+            (refused,) = heir.store.refused.values()
+            assert isinstance(refused, CorruptLogError)
+            assert (refused.file, refused.found) == (path, "no file")
+            heir.abandon()
+
+    run(main())
+
+
+def test_a_segment_that_became_shorter_before_a_synced_one_is_damage_and_nothing_is_cut() -> None:
+    async def main() -> None:
+        world = await killed(journalled=False)
+        for segment in world.log().segments[:-1]:
+            for size in (0, 1, 100, len(world.disk.files()[segment.path]) - 1):
+                disk = world.disk.copy()
+                disk.overwrite(segment.path, disk.files()[segment.path][:size])
+                before = {path: data for path, data in disk.files().items() if path.endswith(".log")}
+                heir = successor(world, disk)
+                await heir.start()
+                (refused,) = heir.store.refused.values()
+                assert isinstance(refused, CorruptLogError)
+                assert refused.file == segment.path
+                assert {path: data for path, data in disk.files().items() if path.endswith(".log")} == before
+                heir.abandon()
+
+    run(main())
+
+
+def test_a_checkpoint_that_is_missing_is_told_where_it_alone_knows_what_retention_took() -> None:
+    async def main() -> None:
+        world = world_on(SimulatedDisk())
+        world.configs = {partition_id(0): msgspec.structs.replace(TOPIC_CONFIG, retention_bytes=700)}
+        await world.start()
+        for number in range(8):
+            world.append(0, [b"%d" % number * 400])
+            await world.settle()
+        await world.store.checkpoint(world.log())
+        await world.store.maintain(world.log(), floor=world.log().durable_offset)
+        assert world.log().start_offset > 0
+        await world.store.stop()
+        path = f"{world.directory()}/checkpoint"
+        world.disk.remove(path)
+        await world.start()
+        (refused,) = world.store.refused.values()
+        assert isinstance(refused, CorruptLogError)
+        assert (refused.file, refused.found) == (path, "no file")
+        assert "put an empty file in its place" in str(refused)
+        world.abandon()
+        world.disk.open(path, create=True)
+        await world.start()
+        assert world.store.refused == {}
+        await check_promises(world)
+        world.abandon()
 
     run(main())
 

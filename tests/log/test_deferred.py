@@ -6,13 +6,14 @@ import random
 
 import pytest
 
+from headrace.model.errors import DiskFullError
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.threads import HeldThreads
 
 from .world import World, check_promises, crash_and_check, partition_id, run, topic_config
 
 
-async def flushing() -> tuple[World, HeldThreads, "asyncio.Task[None]"]:
+async def flushing() -> tuple[World, HeldThreads, "asyncio.Task[bool]"]:
     """A world with two batches in memory, whose flush is planned and waits for its thread."""
     world = World(SimulatedDisk(), {partition_id(0): topic_config()})
     await world.start()
@@ -83,14 +84,33 @@ def test_a_reader_does_not_wait_for_the_thread_and_both_write_the_same() -> None
     run(main())
 
 
+def test_a_reader_that_finds_no_space_takes_nothing_back_of_what_the_thread_has_written() -> None:
+    async def main() -> None:
+        world, held, flush = await flushing()
+        held.release()
+        world.disk.fail("pwritev", error=errno.ENOSPC, path_part=".log")
+        with pytest.raises(DiskFullError):
+            world.log().write_tail()
+        assert await flush
+        assert written(world) == world.log().active.size
+        assert await world.read_all(0) == {0: b"one", 1: b"two"}
+        world.abandon()
+        heir = await crash_and_check(world, world.disk, random.Random(1))
+        heir.abandon()
+
+    run(main())
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_write_that_fails_in_the_thread_takes_the_partition_offline_and_loses_nothing(number: int) -> None:
+def test_a_write_that_fails_in_the_thread_loses_nothing_and_only_a_broken_disk_takes_the_partition_offline(
+    number: int,
+) -> None:
     async def main() -> None:
         world, held, flush = await flushing()
         world.disk.fail("pwritev", error=number, path_part=".log")
         held.release()
-        await flush
-        assert world.log().broken is not None
+        assert await flush is (number == errno.EIO), "there was no space: flush again"
+        assert (world.log().broken is not None) is (number == errno.EIO)
         assert world.promised_end[partition_id(0)] == 2
         world.abandon()
         world.disk.heal()

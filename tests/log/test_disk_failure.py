@@ -1,11 +1,20 @@
 """Syncs and writes that fail: what is not durable is not acknowledged, and a sync is not tried twice (rows 15, 22)."""
 
 import errno
+import os
 import random
+import re
+from collections.abc import Callable
 
 import pytest
 
-from headrace.model.errors import DiskFullError, PartitionOfflineError
+from headrace.model.errors import (
+    DiskFailedError,
+    DiskFullError,
+    HeadraceError,
+    OverloadedError,
+    PartitionOfflineError,
+)
 from headrace.model.ids import Offset
 from headrace.model.topic import Durability
 from headrace.testing.disk import SimulatedDisk
@@ -247,9 +256,21 @@ def test_short_writes_are_continued() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+        (errno.EMFILE, OverloadedError),
+        (errno.EIO, DiskFailedError),
+        (errno.ENOENT, DiskFailedError),
+        (errno.EROFS, DiskFailedError),
+    ],
+)
 @pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.MEMORY])
-def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(number: int, durability: Durability) -> None:
+def test_a_write_that_fails_half_way_leaves_the_log_as_it_was_and_is_told_as_what_it_is(
+    number: int, kind: type[HeadraceError], durability: Durability
+) -> None:
     async def main() -> None:
         world = World(SimulatedDisk(), {partition_id(0): topic_config(durability)})
         await world.start()
@@ -259,8 +280,9 @@ def test_a_write_that_fails_half_way_leaves_the_log_as_it_was(number: int, durab
         before, size = world.disk.files(), log.active.size
         world.disk.short_writes = lambda size: size // 2 or 1
         world.disk.fail("pwritev", nth=2, error=number, path_part=".log")
-        with pytest.raises(DiskFullError, match="nothing of this send was stored"):
+        with pytest.raises(kind, match=re.escape(os.strerror(number))) as caught:
             world.append(0, [b"half of it"] * 4, may_defer=False)
+        assert type(caught.value) is kind
         world.disk.heal()
         assert (log.end_offset, log.active.size) == (1, size)
         assert world.disk.files()[log.active.path] == before[log.active.path]
@@ -299,16 +321,72 @@ def test_a_write_that_fails_and_cannot_be_cut_back_breaks_the_log() -> None:
     run(main())
 
 
+def test_a_partition_stays_online_while_no_descriptor_is_left_to_sync_its_directory_with() -> None:
+    async def main() -> None:
+        world = new_world(1)
+        await world.start()
+        for _ in range(2):
+            world.append(0, [LARGE])
+            await world.settle()
+        world.disk.fail("sync_directory", error=errno.EMFILE, times=2, path_part=world.directory(0))
+        world.append(0, [LARGE])  # begins a segment
+        await world.settle()
+        assert world.promised_end[partition_id(0)] == 2, "the segment's name was not durable yet"
+        await world.clock.elapse(2000)
+        await world.settle()
+        assert world.promised_end[partition_id(0)] == 3
+        await check_promises(world)
+        world.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_segments_take_what_the_journals_next_file_could_not(number: int) -> None:
+    async def main() -> None:
+        world = new_world(2)
+        await world.start()
+        world.disk.on_call = fail_at_the_journals_end(world, number)
+        for value in range(60):
+            for index in range(2):
+                world.append(index, [b"%d" % value * 300])
+            await world.settle()
+        assert world.disk.on_call is None, "the journal was never full"
+        assert world.promised_end == {partition_id(0): 60, partition_id(1): 60}
+        heir = successor(world, world.disk)
+        world.abandon()
+        world.disk.crash(random.Random(5))
+        await heir.start()
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())
+
+
+def fail_at_the_journals_end(world: World, number: int) -> Callable[[str, str], None]:
+    """Let the first write of a journal file's header fail, once appends are under way."""
+
+    def strike(operation: str, path: str) -> None:
+        if operation == "pwritev" and path.endswith("1.journal"):
+            world.disk.on_call = None
+            raise OSError(number, os.strerror(number), path)
+
+    return strike
+
+
+@pytest.mark.parametrize(("number", "kind"), [(errno.ENOSPC, DiskFullError), (errno.ENOENT, DiskFailedError)])
 @pytest.mark.parametrize("operation", ["open", "truncate"])
-def test_a_roll_that_fails_leaves_the_log_going_on_in_a_later_one(operation: str) -> None:
+def test_a_roll_that_fails_leaves_the_log_going_on_in_a_later_one(
+    operation: str, number: int, kind: type[HeadraceError]
+) -> None:
     async def main() -> None:
         world = new_world(1)
         await world.start()
         world.append(0, [b"x" * 1300])
         world.append(0, [b"x" * 1300])
         await world.settle()
-        world.disk.fail(operation, error=errno.ENOSPC, path_part=".log")  # type: ignore[arg-type]
-        with pytest.raises(DiskFullError):
+        world.disk.fail(operation, error=number, path_part=".log")  # type: ignore[arg-type]
+        with pytest.raises(kind):
             world.append(0, [b"y" * 1400])
         assert world.append(0, [b"y" * 1400]) == 2
         await world.settle()
@@ -395,7 +473,7 @@ def test_deferred_batches_that_cannot_be_synced_break_the_log_and_come_back_from
             world.append(0, [b"%d" % number])
         await world.settle()
         assert world.promised_end[partition_id(0)] == 5
-        world.disk.fail("pwritev", error=errno.ENOSPC, times=-1, path_part=".log")
+        world.disk.fail("pwritev", times=-1, path_part=".log")
         await world.store.committer.flush(world.log(0))
         check_offline(world, 0)
         world.disk.heal()
@@ -420,7 +498,7 @@ def test_of_many_logs_that_are_synced_behind_together_one_that_cannot_be_written
         await world.settle()
         lost = range(1, 7)
         for index in lost:
-            world.disk.fail("pwritev", error=errno.ENOSPC, times=-1, path_part=world.directory(index))
+            world.disk.fail("pwritev", times=-1, path_part=world.directory(index))
         for _ in range(80):  # the journal goes round, and its first file wants every partition written and synced
             world.append(0, [b"x" * 900])
             await world.settle()

@@ -4,9 +4,11 @@ import random
 
 import pytest
 
+from headrace.host.ballast import Ballast
 from headrace.host.disk import write_atomically
 from headrace.log.files import Files
 from headrace.log.snapshots import Snapshot
+from headrace.log.space import Space
 from headrace.testing.disk import SimulatedDisk
 
 from .world import DIRECTORY, World, check_promises, partition_id, run, successor, topic_config
@@ -159,9 +161,13 @@ def disk_with_files(count: int) -> SimulatedDisk:
     return disk
 
 
+def space_of(disk: SimulatedDisk) -> Space:
+    return Space(disk, "/", reserve_bytes=0, ballast=Ballast(disk, "/", size_bytes=0))
+
+
 def test_the_least_used_file_is_closed_when_there_are_too_many() -> None:
     disk = disk_with_files(5)
-    files = Files(disk, open_max=3)
+    files = Files(disk, open_max=3, space=space_of(disk))
     opened = {name: files.get(name) for name in ("/0", "/1", "/2")}
     files.get("/0")
     files.get("/3")
@@ -175,7 +181,7 @@ def test_the_least_used_file_is_closed_when_there_are_too_many() -> None:
 
 def test_a_held_file_stays_open_until_it_was_released_as_often() -> None:
     disk = disk_with_files(9)
-    files = Files(disk, open_max=2)
+    files = Files(disk, open_max=2, space=space_of(disk))
     held = files.hold("/0")
     assert files.hold("/0") is held
     for number in range(1, 9):

@@ -1,20 +1,22 @@
 """The node's journal: what was synced comes back, what was torn or is old does not."""
 
 import asyncio
+import os
 import random
 from itertools import product
 
+import msgspec
 import pytest
 
 from headrace.host.disk import write_fully
 from headrace.log.config import LogConfig
 from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry, place_of
 from headrace.model.errors import CorruptLogError
-from headrace.model.ids import Offset
+from headrace.model.ids import Offset, PartitionId
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.image import SECTOR_SIZE
 
-from .world import World, check_promises, partition_id, run, successor, topic_config
+from .world import DIRECTORY, World, check_promises, partition_id, run, successor, topic_config
 
 FILE_BYTES = 16 * SECTOR_SIZE
 
@@ -34,6 +36,10 @@ def begun(disk: SimulatedDisk, *, sequence_min: int = 0) -> Journal:
     journal, _ = opened(disk)
     journal.begin(sequence_min=sequence_min)
     return journal
+
+
+def journal_files(disk: SimulatedDisk) -> list[str]:
+    return sorted(path for path in disk.files() if path.endswith(".journal"))
 
 
 def contents(disk: SimulatedDisk) -> list[tuple[int, int, bytes]]:
@@ -191,12 +197,12 @@ def test_sequences_never_begin_again() -> None:
 def test_a_file_of_another_size_is_brought_to_the_configured_one() -> None:
     disk = SimulatedDisk()
     begun(disk)
-    (first, second) = sorted(disk.files())
+    (first, second) = journal_files(disk)
     disk.overwrite(first, disk.files()[first][:1000])
     file = disk.open(second)
     write_fully(file, [bytes(5000)], FILE_BYTES)
     begun(disk)
-    assert {len(data) for data in disk.files().values()} == {FILE_BYTES}
+    assert {len(disk.files()[path]) for path in journal_files(disk)} == {FILE_BYTES}
 
 
 def test_more_partitions_than_fit_one_write_are_several_writes() -> None:
@@ -349,7 +355,7 @@ def test_a_node_does_not_start_without_what_a_damaged_journal_held() -> None:
         place = disk.files()[path].index(b"value 1")
         disk.flip_bit(path, place * 8)
         heir = successor(world, disk)
-        with pytest.raises(CorruptLogError, match="move it away to start without them") as caught:
+        with pytest.raises(CorruptLogError, match=r"rename it to /data/journal/.*lost to start without them") as caught:
             await heir.start()
         assert caught.value.file == path
         assert caught.value.position <= place
@@ -384,5 +390,137 @@ def test_the_journal_stays_as_small_as_it_was_made_however_much_goes_through_it(
         assert world.store.committer.stats.journal_bytes > 5 * sum(before)
         assert sizes() == before
         world.abandon()
+
+    run(main())
+
+
+def _zeros(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+async def killed_with_promises() -> World:
+    """A node whose journal alone holds what it promised last."""
+    world = World(SimulatedDisk(), {partition_id(0): topic_config()})
+    await world.start()
+    for number in range(5):
+        world.append(0, [b"value %d" % number])
+        await world.settle()
+    assert world.promised_end[partition_id(0)] == 5
+    world.abandon()
+    world.disk.crash(random.Random(1))
+    return world
+
+
+@pytest.mark.parametrize(
+    "loss", ["one file", "all files", "the folder", "the folder and the list", "half a file", "all in it", "its bytes"]
+)
+def test_a_node_does_not_start_without_a_journal_file_that_it_had(loss: str) -> None:
+    async def main() -> None:
+        world = await killed_with_promises()
+        disk = world.disk
+        paths = [path for path in journal_files(disk) if b"value 1" in disk.files()[path]]
+        harms = {"half a file": lambda data: data[: 8 * 1024], "all in it": lambda _: b"", "its bytes": _zeros}
+        if loss in harms:
+            disk.overwrite(paths[0], harms[loss](disk.files()[paths[0]]))
+        elif loss == "one file":
+            disk.rename(paths[0], "/elsewhere")
+        else:
+            paths = journal_files(disk)
+            for path in paths:
+                disk.remove(path)
+            if loss != "all files":
+                disk.remove_tree(f"{DIRECTORY}/journal")
+            if loss == "the folder and the list":
+                disk.remove(f"{DIRECTORY}/journal-files")
+        for _ in range(2):
+            heir = successor(world, disk)
+            with pytest.raises(CorruptLogError, match="lost to start without them") as caught:
+                await heir.start()
+            assert caught.value.file == paths[0]
+            found = {"half a file": "8192 bytes", "all in it": "0 bytes", "its bytes": "00" * 24}
+            assert caught.value.found == found.get(loss, "no file")
+        if loss == "one file":
+            disk.rename("/elsewhere", paths[0])
+            heir = successor(world, disk)
+            await heir.start()
+            await check_promises(heir)
+        else:
+            for path in paths:
+                if disk.exists(path):
+                    disk.rename(path, path + ".lost")
+                else:
+                    disk.make_directory(f"{DIRECTORY}/journal")
+                    disk.open(path + ".lost", create=True)
+            heir = successor(world, disk)
+            await heir.start()
+            assert heir.log().end_offset == 0, "this is what was given up"
+            assert not any(path.endswith(".lost") for path in disk.files()), "it is given up once"
+        await heir.restart()
+        heir.abandon()
+
+    run(main())
+
+
+def test_after_a_clean_stop_a_journal_may_be_missing_also_where_the_next_start_is_cut_short() -> None:
+    async def main() -> None:
+        world = await killed_with_promises()
+        await world.start()
+        await world.store.stop()
+        for path in journal_files(world.disk):
+            world.disk.remove(path)
+        images: list[SimulatedDisk] = []
+        world.disk.on_call = lambda operation, path: images.append(world.disk.copy())
+        await world.start()
+        await check_promises(world)
+        world.abandon()
+        for number, image in enumerate(images):
+            image.crash(random.Random(number))
+            heir = successor(world, image)
+            await heir.start()
+            await check_promises(heir)
+            heir.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(40 if os.environ.get("HEADRACE_LONG") else 3))
+def test_no_crash_makes_a_start_miss_a_journal_file(seed: int) -> None:
+    """Over starts with other sizes of the journal, a partition that is refused meanwhile, and kills at any call."""
+
+    async def main() -> None:
+        chooser = random.Random(seed)
+        world = World(SimulatedDisk(), {partition_id(index): topic_config() for index in (0, 1)})
+        images: list[tuple[SimulatedDisk, dict[PartitionId, int]]] = []
+
+        def watch(operation: str, path: str) -> None:
+            images.append((world.disk.copy(), dict(world.promised_end)))
+
+        damaged: dict[str, bytes] = {}
+        for turn in range(4):
+            size = chooser.choice([8, 16, 24]) * 1024
+            world.config = msgspec.structs.replace(world.config, journal_bytes=size)
+            world.disk.on_call = watch
+            await world.start()
+            for _ in range(20):
+                for index in (0, 1):
+                    if partition_id(index) in world.store.logs:
+                        world.append(index, [b"x" * chooser.randint(1, 900)])
+                await world.settle()
+            world.disk.on_call = None
+            world.abandon()
+            for path, data in damaged.items():
+                world.disk.overwrite(path, data)
+            damaged = {}
+            if turn == 1:  # its journal files are kept at the next start, beside new ones
+                path = world.log(1).active.path
+                damaged = {path: world.disk.files()[path]}
+                world.disk.overwrite(path, b"")
+        for image, promised in chooser.sample(images, 150):
+            if chooser.random() < 0.5:
+                image.crash(chooser)
+            heir = successor(world, image)
+            heir.promised_end = promised
+            await heir.start()
+            heir.abandon()
 
     run(main())

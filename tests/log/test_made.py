@@ -128,7 +128,7 @@ def test_a_partition_that_a_full_disk_kept_from_being_made_is_made_later(operati
     async def main() -> None:
         world = await filled()
         world.disk.fail(operation, error=errno.ENOSPC, path_part="/made")  # type: ignore[arg-type]
-        with pytest.raises(DiskFullError, match="free disk space"):
+        with pytest.raises(DiskFullError, match="Free disk space"):
             await world.store.create({partition_id(2): topic_config()})
         world.disk.heal()
         for index in (2, 3):
@@ -155,6 +155,32 @@ def test_partitions_of_an_older_node_are_written_down_at_its_next_start() -> Non
         world.disk.remove_tree(world.directory(0))
         await world.start()
         assert set(world.store.refused) == {partition_id(0)}
+        world.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("was_stopped", [True, False])
+def test_without_the_list_a_partition_that_is_missing_is_refused_and_not_made_anew(was_stopped: bool) -> None:
+    async def main() -> None:
+        world = await filled()
+        if was_stopped:
+            await world.store.stop()
+        else:
+            world.abandon()
+        world.disk.remove(f"{DIRECTORY}/made")
+        world.disk.rename(world.directory(0), "/elsewhere")
+        for _ in range(2):
+            await world.start()
+            assert set(world.store.refused) == {partition_id(0)}
+            assert set((await world.read_all(1)).values()) == {b"precious"}
+            await world.store.create({partition_id(2): topic_config()})
+            assert world.log(2).end_offset == 0, "what is new now is made"
+            await world.store.delete(partition_id(2))
+            world.abandon()
+        world.disk.rename("/elsewhere", world.directory(0))
+        await world.start()
+        assert world.store.refused == {}
         world.abandon()
 
     run(main())

@@ -4,6 +4,8 @@ import asyncio
 import errno
 import random
 
+import pytest
+
 from headrace.log.retention import SegmentFacts, count_expired
 from headrace.model.ids import Offset
 from headrace.model.topic import Durability, TopicConfig
@@ -53,6 +55,23 @@ def test_segments_older_than_the_topics_age_go_with_all_their_files() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("jump_ms", [100 * HOUR_MS, -100 * HOUR_MS])
+def test_nothing_is_too_old_by_a_clock_that_is_not_believed(jump_ms: int) -> None:
+    async def main() -> None:
+        world = await filled(config(retention_ms=6 * HOUR_MS))
+        log = world.log()
+        world.clock.jump_wall(jump_ms, is_believed=False)
+        await world.store.maintain(log, floor=log.end_offset)
+        assert (log.start_offset, stored(world)[:5]) == (0, [0, 2, 4, 6, 8])
+        world.clock.jump_wall(-jump_ms)
+        world.clock.jump_wall(3 * HOUR_MS)
+        await world.store.maintain(log, floor=log.end_offset)
+        assert log.start_offset > 0
+        world.abandon()
+
+    run(main())
+
+
 def test_the_oldest_segments_above_the_topics_size_go() -> None:
     async def main() -> None:
         world = await filled(config(retention_bytes=2000))
@@ -76,6 +95,48 @@ def test_nothing_at_or_above_the_floor_goes_however_old_it_is() -> None:
             assert log.start_offset == floor - floor % 2
             await check_promises(world)
             world.abandon()
+
+    run(main())
+
+
+@pytest.mark.parametrize("was_stopped", [True, False])
+def test_an_unfinished_rewrite_of_a_segment_that_retention_took_is_no_damage(was_stopped: bool) -> None:
+    async def main() -> None:
+        world = await filled(config(retention_ms=3 * HOUR_MS))
+        await world.store.maintain(world.log(), floor=world.log().end_offset)
+        assert stored(world) == [4, 6, 8]
+        if was_stopped:
+            await world.store.stop()
+        world.abandon()
+        rewrite = f"{world.directory()}/{0:020d}.1.log"
+        world.disk.open(rewrite, create=True).close()
+        heir = successor(world, world.disk)
+        await heir.start()
+        assert heir.store.refused == {}
+        assert heir.log().start_offset == 4
+        assert not world.disk.exists(rewrite)
+        await check_promises(heir)
+        heir.abandon()
+
+    run(main())
+
+
+def test_a_drop_that_cannot_be_written_down_removes_no_file_and_is_done_later() -> None:
+    async def main() -> None:
+        world = await filled(config(retention_ms=3 * HOUR_MS))
+        log = world.log()
+        world.disk.fail("pwritev", times=-1, error=errno.ENOSPC, path_part="checkpoint")
+        with pytest.raises(OSError, match="space"):
+            await world.store.maintain(log, floor=log.end_offset)
+        assert (log.start_offset, stored(world)) == (4, [0, 2, 4, 6, 8])
+        heir = successor(world, world.disk.copy())
+        await heir.start()
+        assert heir.store.refused == {}
+        heir.abandon()
+        world.disk.heal()
+        await world.store.maintain(log, floor=log.end_offset)
+        assert stored(world) == [4, 6, 8]
+        world.abandon()
 
     run(main())
 

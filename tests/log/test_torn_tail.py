@@ -38,7 +38,8 @@ class Crashed:
         world.abandon()
 
     def without_journal(self) -> dict[str, bytes]:
-        return {path: data for path, data in self.files.items() if not path.endswith(".journal")}
+        """As an operator leaves it who gives up what was in the journal."""
+        return {path + ".lost" if path.endswith(".journal") else path: data for path, data in self.files.items()}
 
     async def opened(self, files: dict[str, bytes]) -> World:
         world = World(disk_of(files), CONFIGS)

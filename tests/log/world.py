@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
+from headrace.host.ballast import Ballast
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
 from headrace.log.driver import LogStore
@@ -41,8 +42,8 @@ def topic_config(durability: Durability = Durability.FSYNC, *, retention_ms: int
     )
 
 
-def make_batch(values: Sequence[bytes], *, timestamp_ms: int = 1_700_000_000_000) -> Incoming:
-    data = memoryview(encode_batch([Record(timestamp_ms, None, value) for value in values]))
+def make_batch(values: Sequence[bytes], *, timestamp_ms: int = 1_700_000_000_000, key: bytes | None = None) -> Incoming:
+    data = memoryview(encode_batch([Record(timestamp_ms, key, value) for value in values]))
     return Incoming(read_header(data), data)
 
 
@@ -69,8 +70,9 @@ class World:
         self.promised_end: dict[PartitionId, int] = dict.fromkeys(configs, 0)
         self.epoch = Epoch(0)
 
-    async def start(self) -> None:
+    async def start(self, *, ballast: Ballast | None = None) -> None:
         self.store = LogStore(
+            ballast=ballast,
             disk=self.disk,
             clock=self.clock,
             rand=self.rand,

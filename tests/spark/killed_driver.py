@@ -62,9 +62,14 @@ class Driver:
 
 @contextmanager
 def driving(
-    module: str, arguments: Sequence[object], *, log: Path, variables: Mapping[str, str] | None = None
+    module: str,
+    arguments: Sequence[object],
+    *,
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+    is_leader: bool = False,
 ) -> Iterator[Driver]:
-    """Start a driver; whatever happens, nothing of it is left."""
+    """Start a driver; whatever happens, nothing of it is left. As a leader it has a process group of its own."""
     command = [sys.executable, "-m", module, *(str(argument) for argument in arguments)]
     root = Path(__file__).parents[2]
     # The tests are found here; what they test is found where this process found it.
@@ -76,6 +81,7 @@ def driving(
             stderr=output,
             cwd=root,
             env=environment({}) | {"PYTHONPATH": path} | dict(variables or {}),
+            start_new_session=is_leader,
         )
     driver = Driver(process, log)
     try:

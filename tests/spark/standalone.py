@@ -74,8 +74,8 @@ class Cluster:
             self._workers.append(worker)
         self._wait(lambda: self.state().get("aliveworkers") == worker_count, "the workers are there")
 
-    def start_connect_server(self) -> str:
-        """A Connect server whose executors are the cluster's; gives its address."""
+    def start_connect_server(self, master: str | None = None) -> str:
+        """A Connect server whose executors are the cluster's, unless another master is named; gives its address."""
         port = free_port()
         settings = {
             "spark.connect.grpc.binding.address": _LOOPBACK,
@@ -89,7 +89,7 @@ class Cluster:
         arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         self._launch(
             "org.apache.spark.deploy.SparkSubmit",
-            *("--master", self.master, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+            *("--master", master or self.master, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
             *arguments,
             "spark-internal",
             log="connect",
@@ -167,3 +167,14 @@ def standalone(place: Path, *, worker_count: int = 2) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+@contextmanager
+def connect_server(place: Path) -> Iterator[str]:
+    """A Connect server that is its own executor, in one JVM; gives its address."""
+    place.mkdir()
+    alone = Cluster(place)
+    try:
+        yield alone.start_connect_server("local[2]")
+    finally:
+        alone.stop()

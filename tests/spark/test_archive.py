@@ -185,6 +185,7 @@ def test_topics_of_a_pattern_are_found(lake: Archive, topic: str) -> None:
         ({"topics": ("a",), "batch_rows": 0}, "--batch-rows"),
         ({"topics": ("a",), "keep_days": 0}, "--keep-days"),
         ({"topics": ("a",), "vacuum_hours": 0}, "--vacuum-hours"),
+        ({"topics": ("a",), "compact_memory_mb": 63}, "--compact-memory"),
         ({"topics": ("a",), "upkeep_minutes": 0.0}, "--upkeep"),
         ({"topics": ("a",), "table": "s3://lake/x"}, "not on a file system"),
     ],

@@ -109,13 +109,14 @@ def test_a_name_that_is_not_there_is_told_before_a_session(node: NodeProcess, to
     refusals: list[tuple[type[HeadraceError], object]] = [
         (UnknownTopicError, lambda: checked(tmp_path, archived(topics=(topic, absent)))),
         (UnknownQueueError, lambda: checked(tmp_path, archived(queues=(absent,)))),
-        (UnknownQueueError, lambda: checked(tmp_path, archived(queues=(topic,)))),  # a topic, and no queue
         (UnknownTopicError, lambda: audit.check(AuditOptions(server=node.server, topics=(topic, absent)))),
         (UnknownQueueError, lambda: dead_letters.check(DeadLetterOptions(queues=(absent,), http=node.http))),
     ]
     for kind, ask in refusals:
         with pytest.raises(kind, match=f"there is no (topic|queue) {topic}"):
             ask()  # type: ignore[operator]
+    with pytest.raises(UnknownQueueError, match=f"{topic} is a topic and not a queue"):
+        checked(tmp_path, archived(queues=(topic,)))
 
 
 def test_a_pattern_that_nothing_matches_yet_is_said(node: NodeProcess, topic: str, tmp_path: Path) -> None:

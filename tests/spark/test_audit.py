@@ -1,7 +1,9 @@
 """The audit on real logs and lakes: no false alarm on what is right, and exactly what was planted on what is not."""
 
 import asyncio
+import datetime
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from headrace.client.queue.sync import Client
 from headrace.client.values import Outgoing
 from headrace.model.errors import UnknownTopicError
 from headrace.spark.errors import OptionError
+from headrace.spark.lake.maintenance import drop_days_before
 from headrace.spark.lake.reading import read_table
 from headrace.spark.pipeline.audit import AuditOptions, run
 from headrace.spark.pipeline.audit_number import ALTERED, DOUBLED, LOST, OUT_OF_ORDER, UNKNOWN
@@ -163,6 +166,141 @@ def test_what_was_dropped_doubled_swapped_or_changed_in_a_lake_is_found_and_noth
     }
     assert summary.is_found
     assert f"{topic}-0 at 10 to 12: 3 lost, by lake: in the log and not in the lake" in summary.notes
+
+
+def archive(node: NodeProcess, path: Path, rows: DataFrame) -> None:
+    """As the archive writes them: the table's marks say how far it has come."""
+    rows = rows.withColumn("day", sf.to_date("timestamp"))
+    writer = rows.write.format("headrace_delta").mode("append").option("partitionBy", "topic,day")
+    writer.option("keyedBy", "offset").option("kafka.bootstrap.servers", node.server).option("path", str(path)).save()
+
+
+def rewrite(spark: SparkSession, path: Path, change: Callable[[DataFrame], DataFrame]) -> None:
+    """Change rows of a table behind its writer's back. Its marks stay as they are."""
+    rows = change(read_table(spark, path)).persist()
+    rows.count()
+    writer = rows.write.format("headrace_delta").mode("overwrite").option("partitionBy", "topic,day")
+    writer.option("path", str(path)).save()
+    rows.unpersist()
+
+
+def all_findings(spark: SparkSession, directory: Path) -> set[tuple[object, ...]]:
+    columns = ("topic", "partition", "fault", "firstOffset", "lastOffset", "count", "detail")
+    return {tuple(row[column] for column in columns) for row in read_table(spark, directory / "findings").collect()}
+
+
+DAY_MS = 86_400_000
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
+
+def stamped(numbers: Iterable[int], *, partition: int = 0, at_ms: int = NOON_MS) -> list[Outgoing]:
+    """Messages with a key, a header and a time of their own."""
+    return [
+        Outgoing(
+            b"value %d" % number,
+            key=b"key %d" % number,
+            headers=(("number", b"%d" % number), ("empty", b"")),
+            timestamp_ms=at_ms + number,
+            partition=partition,
+        )
+        for number in numbers
+    ]
+
+
+DEFECTS = {
+    "offset": "case offset when 20 then 21 when 21 then 20 else offset end",
+    "value": "case offset when 10 then binary('other') when 22 then binary('value 23') else value end",
+    "key": "if(offset = 11, null, key)",
+    "timestamp": "if(offset = 12, timestamp + interval 1 millisecond, timestamp)",
+    "headers": "case offset when 13 then array(headers[1], headers[0]) "
+    "when 14 then array(headers[0], named_struct('key', 'empty', 'value', cast(null as binary))) else headers end",
+}
+
+
+def test_every_defect_of_a_lake_is_found_with_the_right_words(
+    spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    gone, right = f"{topic}-gone", f"{topic}-right"
+    create(node, topic, partitions=3, retention_ms="-1")
+    for partition in range(2):
+        send(node, topic, stamped(range(40), partition=partition))
+    send(node, topic, stamped(range(5), partition=2))
+    for name in (gone, right):
+        create(node, name, retention_ms="-1")
+        send(node, name, stamped(range(3)))
+    transact(node, right, ["taken back"], commit=False)
+    send(node, right, stamped([6]))
+    path = tmp_path / "lake"
+    archive(node, path, read(spark, node, subscribe=f"{topic},{gone},{right}", includeHeaders="true"))
+    send(node, topic, stamped(range(5, 9), partition=2))
+
+    def damage(rows: DataFrame) -> DataFrame:
+        at = f"topic = '{topic}' and partition = 0"
+        changed = rows.withColumns({name: sf.expr(f"if({at}, {said}, {name})") for name, said in DEFECTS.items()})
+        kept = changed.where(f"not ({at} and (offset < 2 or offset in (30, 31) or offset > 36))")
+        kept = kept.where(f"topic <> '{gone}' and not (topic = '{topic}' and partition = 1)")
+        of_right = kept.where(f"topic = '{right}' and offset = 0")
+        added = of_right.withColumn("offset", sf.lit(3).cast("bigint")).unionByName(
+            of_right.withColumn("offset", sf.lit(1_000).cast("bigint"))
+        )
+        return kept.unionByName(kept.where(f"{at} and offset = 15")).unionByName(added)
+
+    rewrite(spark, path, damage)
+    summary, _ = audit(spark, tmp_path, node, lake=str(path))
+    nowhere = "in the log and not in the lake"
+    assert all_findings(spark, tmp_path) == {
+        (topic, 0, LOST, 0, 1, 2, nowhere),
+        (topic, 0, ALTERED, 10, 10, 1, "the log has another value"),
+        (topic, 0, ALTERED, 11, 11, 1, "the log has another key"),
+        (topic, 0, ALTERED, 12, 12, 1, "the log has another timestamp"),
+        (topic, 0, ALTERED, 13, 13, 1, "the log has another headers"),
+        (topic, 0, ALTERED, 14, 14, 1, "the log has another headers"),
+        (topic, 0, DOUBLED, 15, 15, 1, "the lake has it 2 times"),
+        (topic, 0, OUT_OF_ORDER, 20, 20, 1, "this belongs at offset 21"),
+        (topic, 0, OUT_OF_ORDER, 21, 21, 1, "this belongs at offset 20"),
+        (topic, 0, ALTERED, 22, 22, 1, "the log has another value"),
+        (topic, 0, LOST, 30, 31, 2, nowhere),
+        (topic, 0, LOST, 37, 39, 3, nowhere),
+        (topic, 1, LOST, 0, 39, 40, nowhere),
+        (gone, 0, LOST, 0, 2, 3, nowhere),
+        (right, 0, ALTERED, 3, 3, 1, "the log has no message at this offset"),
+        (right, 0, ALTERED, 1_000, 1_000, 1, "the log ends before this offset"),
+    }
+    assert summary.is_found
+    assert "4 messages of the log come after what was archived, and were not compared." in summary.notes
+    (lost,) = [row for row in summary.rows if (row[0], row[1]) == (topic, 1)]
+    assert tuple(lost[2:5]) == (0, None, None)
+
+
+def test_days_that_a_lakes_retention_dropped_are_not_missed(
+    spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    create(node, topic, partitions=2, retention_ms="-1")
+    send(node, topic, stamped(range(5), at_ms=NOON_MS - 2 * DAY_MS))
+    send(node, topic, stamped(range(5, 10), at_ms=NOON_MS))
+    send(node, topic, stamped(range(5), partition=1, at_ms=NOON_MS - 2 * DAY_MS))
+    path = tmp_path / "lake"
+    archive(node, path, read(spark, node, subscribe=topic, includeHeaders="true"))
+    assert drop_days_before(path, datetime.datetime.fromtimestamp(NOON_MS / 1000, datetime.UTC).date()) == 10
+    summary, found = audit(spark, tmp_path, node, lake=str(path))
+    assert (found, summary.is_found) == (set(), False)
+    delete_below(node, topic, 3)
+    rewrite(spark, path, lambda rows: rows.where("offset <> 5"))
+    _, found = audit(spark, tmp_path / "again", node, lake=str(path))
+    assert found == {("lake", LOST, 5, 5, 1)}, "a message of a day that was not dropped"
+
+
+def test_what_a_lake_lost_below_the_logs_start_is_unknown(
+    spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    create(node, topic, retention_ms="-1")
+    send(node, topic, stamped(range(10)))
+    path = tmp_path / "lake"
+    archive(node, path, read(spark, node, subscribe=topic, includeHeaders="true"))
+    rewrite(spark, path, lambda rows: rows.where("offset between 2 and 6"))
+    delete_below(node, topic, 8)
+    _, found = audit(spark, tmp_path, node, lake=str(path))
+    assert found == {("lake", UNKNOWN, 0, 1, 2), ("lake", UNKNOWN, 7, 7, 1), ("lake", LOST, 8, 9, 2)}
 
 
 def test_gaps_of_a_lake_that_the_log_can_no_longer_explain_are_unknown(

@@ -110,7 +110,7 @@ def test_findings_are_written_once_as_they_occur_also_over_a_restart(
     ("options", "sentence"),
     [
         ({"is_live": True}, "where findings go"),
-        ({"is_live": True, "to": "b", "findings": "/tmp/x"}, "where findings go"),
+        ({"is_live": True, "to": "b", "findings": "nowhere/yet"}, "where findings go"),
         ({"is_live": True, "to": "a"}, "a topic of their own"),
         ({"is_live": True, "to": "b", "patience_s": 0.0}, "--patience"),
         ({"to": "b"}, "--continuous"),

@@ -13,7 +13,8 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, YearMonthIntervalType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, YearMonthIntervalType
+from tests.spark.lake_rows import A_TOPIC, a_plan, files_in, rows_of, stored, written
 
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import ColumnError, OptionError, SchemaDriftError
@@ -21,54 +22,11 @@ from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unkn
 from headrace.spark.lake.data_sink import make_plan
 from headrace.spark.lake.key import Mark, PartitionKey
 from headrace.spark.lake.keying import ByBatch
-from headrace.spark.lake.part_file import PartFile, PartFiles
+from headrace.spark.lake.part_file import PartFiles
 from headrace.spark.lake.schema import added_columns, check_columns, delta_schema
 from headrace.spark.lake.sink_option import parse_options
 from headrace.spark.lake.span import joined, spans_of, without_known
 from headrace.spark.lake.split import directory, split
-
-A_TOPIC = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("text", StringType()),
-    ]
-)
-
-
-def rows_of(topic: str, partition: int, offsets: range) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {
-            "topic": [topic] * len(offsets),
-            "partition": pa.array([partition] * len(offsets), pa.int32()),
-            "offset": list(offsets),
-            "text": [f"{topic}-{partition}-{offset}" for offset in offsets],
-        }
-    )
-
-
-def a_plan(path: Path, *, keyed_by: str = "offset", partition_by: str = "topic", **options: str) -> Plan:
-    parsed = parse_options({"path": str(path), "keyedBy": keyed_by, "partitionBy": partition_by, **options})
-    return Plan(
-        options=parsed, columns=A_TOPIC, partition_by=parsed.partition_by or (), topic_ids=None, overwrites=False
-    )
-
-
-def written(plan: Plan, *batches: pa.RecordBatch) -> tuple[PartFile, ...]:
-    parts = plan.part_files()
-    for batch in batches:
-        parts.add(batch)
-    return parts.close()
-
-
-def stored(path: Path) -> list[str]:
-    return sorted(DeltaTable(path).to_pyarrow_table()["text"].to_pylist())
-
-
-def files_in(path: Path) -> set[str]:
-    return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
-
 
 # Splitting.
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.values import TopicPartition
-from headrace.spark.source.mark import Mark, fair_shares, read_mark, read_positions, write_mark
+from headrace.spark.source.mark import Mark, behind_latest, fair_shares, read_mark, read_positions, write_mark
 
 ORDERS_0, ORDERS_1, ORDERS_10 = (TopicPartition("orders", index) for index in (0, 1, 10))
 
@@ -21,6 +21,18 @@ _marks = st.builds(
     is_earliest=st.booleans(),
     began=st.none() | _positions,
 )
+
+
+def test_how_far_a_batch_is_behind_is_told_of_its_partitions_together() -> None:
+    consumed, ends = {ORDERS_0: 3, ORDERS_1: 5}, {ORDERS_0: 4, ORDERS_1: 5, ORDERS_10: 8}
+    behind = behind_latest(consumed, ends)
+    assert behind == {
+        "minOffsetsBehindLatest": "0",
+        "maxOffsetsBehindLatest": "8",
+        "avgOffsetsBehindLatest": "3.0",
+    }
+    assert behind_latest(ends, consumed)["maxOffsetsBehindLatest"] == "0"
+    assert behind_latest(consumed, {}) == {}
 
 
 @given(_marks)

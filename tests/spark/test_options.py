@@ -18,6 +18,7 @@ from headrace.spark.option.source import (
     Topics,
     check_batch,
     check_stream,
+    describe,
     read_options,
 )
 from headrace.spark.source.column import check_schema, default_schema
@@ -35,6 +36,20 @@ def read(**options: str) -> SourceOptions:
     return read_options(TOPIC | options)
 
 
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ({"subscribe": "a, b"}, "subscribe a,b"),
+        ({"subscribePattern": "shop[.].*"}, "subscribePattern shop[.].*"),
+        ({"assign": '{"a": [1, 0]}'}, "assign a-0,a-1"),
+        ({"queue": "jobs"}, "queue jobs"),
+    ],
+)
+def test_a_read_is_described_by_its_topics_and_servers(selection: dict[str, str], said: str) -> None:
+    options = read_options(selection | {"kafka.bootstrap.servers": "a:1,b:2"})
+    assert describe(options) == f"headrace[{said}] at a:1,b:2"
+
+
 # Names.
 
 
@@ -43,8 +58,10 @@ def test_an_unknown_option_is_refused_by_naming_the_nearest() -> None:
     assert refused({"kafka.bootstrap.server": "a:1"}).endswith("did you mean kafka.bootstrap.servers?")
 
 
-def test_an_option_that_resembles_none_is_refused_with_all_that_there_are() -> None:
-    assert "there are subscribe, subscribePattern," in refused(TOPIC | {"xyzzy": "1"})
+def test_an_option_that_resembles_none_is_refused_briefly() -> None:
+    # Sixty names would bury what was wrong.
+    assert refused(TOPIC | {"xyzzy": "1"}) == "there is no option xyzzy; docs/spark.md lists those that there are"
+    assert refused(TOPIC | {"topic": "x"}).startswith("the option topic is not taken here: it names where rows are")
 
 
 def test_options_are_found_whatever_their_case() -> None:
@@ -154,6 +171,12 @@ def test_a_batch_refuses_places_between_which_there_is_nothing() -> None:
     ):
         with pytest.raises(OptionError, match="would read nothing"):
             check_batch(options)
+
+
+def test_a_batch_refuses_a_time_to_begin_at_that_is_later_than_the_one_to_end_at() -> None:
+    with pytest.raises(OptionError, match="startingTimestamp is 20, later than endingTimestamp, which is 10"):
+        check_batch(read(startingTimestamp="20", endingTimestamp="10"))
+    check_batch(read(startingTimestamp="10", endingTimestamp="10"))
 
 
 def test_a_stream_refuses_an_end_and_pushed_filters() -> None:

@@ -1,5 +1,6 @@
 """Runs of pipelines: records, locks, stop requests, and queries that are followed to their end."""
 
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 from tests.spark.pipeline_run import RecordingView, make_run
 from tests.support.wait import wait_until
 
+from headrace.host.clock import SystemClock
 from headrace.host.other_process import ask_to_end, birth_of
 from headrace.spark.errors import OptionError
 from headrace.spark.pipeline.cluster import check_cluster
@@ -25,6 +27,7 @@ from headrace.spark.pipeline.place import default_state, run_id
 from headrace.spark.pipeline.progress import Tally, lag_of
 from headrace.spark.pipeline.record import RunRecord, read_record, write_record
 from headrace.spark.pipeline.registry import all_runs, ask_run_to_end, find_run, forget_run
+from headrace.spark.pipeline.rollup_tick import TickReader
 from headrace.spark.pipeline.run import RunSettings, execute
 from headrace.spark.pipeline.summary import Summary
 
@@ -307,6 +310,25 @@ def test_a_batch_that_is_seen_twice_is_counted_once() -> None:
     tally.add("b", [report(0, 1)])
     assert tally.totals(2.0)[:2] == (13, 3)
     assert tally.totals(2.0).rows_per_second == 6.5
+
+
+def test_rows_are_those_of_all_sources_where_spark_does_not_add_them_up() -> None:
+    """As a Connect client is told of a batch: PySpark sets what the server has left out to None."""
+    tally = Tally()
+    sources = [{"numInputRows": 5, "endOffset": None}, {"numInputRows": 2, "endOffset": None}]
+    tally.add("a", [{"batchId": 0, "numInputRows": None, "sources": sources}, {"batchId": 1, "sources": []}])
+    assert tally.totals(1.0).rows == 7
+
+
+def test_the_rows_of_a_clock_are_no_messages() -> None:
+    tally = Tally()
+    sources = [
+        {"numInputRows": 5, "endOffset": '{"orders": {"0": 5}}'},
+        {"numInputRows": 1, "endOffset": json.dumps(TickReader(0, SystemClock()).initialOffset())},
+    ]
+    tally.add("a", [{"batchId": 0, "numInputRows": 6, "sources": sources}])
+    tally.add("b", [{"batchId": 0, "numInputRows": None, "sources": sources}])
+    assert tally.totals(1.0).rows == 10
 
 
 def test_rows_that_came_too_late_are_counted() -> None:

@@ -135,7 +135,7 @@ def test_configuration_that_is_given_comes_before_what_is_set_here(spark: SparkS
 
 def test_spark_that_is_not_installed_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingExtraError, match=r"^Spark is not installed; install headrace\[spark\]$"):
+    with pytest.raises(MissingExtraError, match=r"^Spark is not installed; run `pip install '\.\[spark\]'` in a"):
         session()
 
 

@@ -88,6 +88,40 @@ def test_reading_begins_and_ends_where_the_options_say(spark: SparkSession, node
     assert sorted(values(frame.collect())) == ["a1", "a2", "b0", "b1"]
 
 
+def test_a_start_beyond_the_end_is_refused_however_they_are_named(
+    spark: SparkSession, node: NodeProcess, topic: str
+) -> None:
+    create(node, topic, retention_ms="-1")
+    send(node, topic, [Outgoing(b"x", timestamp_ms=NOON_MS + 1000 * second) for second in range(10)])
+
+    def at(offset: int) -> str:
+        return json.dumps({topic: {"0": offset}})
+
+    said = (
+        f"{topic}-0 would be read from offset 7 to 3, which lies before it; check the starting and the ending options"
+    )
+    by_time = json.dumps({topic: {"0": NOON_MS + 7000}})
+    for options in (
+        {"startingOffsets": at(7), "endingOffsets": at(3)},
+        {"startingOffsets": at(7), "endingTimestamp": NOON_MS + 3000},
+        {"startingOffsetsByTimestamp": by_time, "endingOffsets": at(3)},
+    ):
+        with pytest.raises(OptionError, match=said):
+            BatchReader(FULL_SCHEMA, options_of(node, subscribe=topic, **options)).partitions()
+    assert refusal(read(spark, node, subscribe=topic, startingOffsets=at(7), endingOffsets=at(3)).count) == said
+    assert read(spark, node, subscribe=topic, startingOffsets=at(7), endingOffsets=at(7)).count() == 0
+
+
+def test_what_is_to_end_below_the_log_s_start_is_refused_unless_it_may_be_lost(node: NodeProcess, topic: str) -> None:
+    create(node, topic)
+    produce(node, topic, map(str, range(10)), partition=0)
+    delete_below(node, topic, 8)
+    options = {"subscribe": topic, "endingOffsets": json.dumps({topic: {"0": 5}})}
+    with pytest.raises(OptionError, match="would be read from offset 8 to 5"):
+        BatchReader(FULL_SCHEMA, options_of(node, **options)).partitions()
+    assert BatchReader(FULL_SCHEMA, options_of(node, **options, failOnDataLoss=False)).partitions() == []
+
+
 def test_reading_begins_and_ends_at_times(node: NodeProcess, topic: str) -> None:
     create(node, topic, partitions=2, retention_ms="-1")
     times = [NOON_MS + 1000 * second for second in range(10)]

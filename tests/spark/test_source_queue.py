@@ -175,6 +175,15 @@ def test_a_topic_that_is_no_queue_has_no_state_of_its_messages(node: NodeProcess
         BatchReader(StructType([StructField("state", StringType())]), options).partitions()
 
 
+def test_a_topic_is_not_read_as_a_queue(spark: SparkSession, node: NodeProcess, topic: str) -> None:
+    create(node, topic)
+    said = f"or if it is a topic, say subscribe instead of queue (asked at {node.http}, the option http)"
+    assert refusal(lambda: read(spark, node, queue=topic, http=node.http).count()).endswith(said)
+    options = read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": node.http})
+    with pytest.raises(UnknownQueueError):
+        StreamReader(StructType([]), options).initialOffset()
+
+
 def test_a_queue_that_there_is_not_fails_with_one_sentence(spark: SparkSession, node: NodeProcess, topic: str) -> None:
     sentence = refusal(lambda: read(spark, node, queue=topic).count())
     assert sentence == f"there is no queue {topic}; create it with `headrace queue create {topic}`"

@@ -89,6 +89,11 @@ def test_progress_tells_how_far_behind_a_query_is(
     ends = [read_positions(json.loads(source["endOffset"]))[at] for source in sources]
     latest = [read_positions(json.loads(source["latestOffset"]))[at] for source in sources]
     assert [end - done for end, done in zip(latest, ends, strict=True)][:3] == [15, 5, 0]
+    told = [json.loads(source["latestOffset"])["$"] for source in sources][:3]
+    assert [one["description"] for one in told] == [f"headrace[subscribe {topic}] at {node.server}"] * 3
+    behind = [(one["minOffsetsBehindLatest"], one["maxOffsetsBehindLatest"]) for one in told]
+    assert behind == [("15", "15"), ("5", "5"), ("0", "0")]
+    assert [one["avgOffsetsBehindLatest"] for one in told] == ["15.0", "5.0", "0.0"]
 
 
 def test_a_running_stream_reads_what_comes_and_finds_new_partitions(

@@ -44,7 +44,7 @@ def staged(stage: Stage, topic: str, *texts: str, partition: int = 0) -> Staged:
     for text in texts:
         (batch,) = encode_batches(None, pa.array([text]), None, 1_700_000_000_000, codec="none", batch_bytes_max=10**6)
         stage.add(TopicPartition(topic, partition), batch)
-    return stage.finish(query_id=None)
+    return stage.finish(batch=None)
 
 
 def version_of(node: NodeProcess, name: str) -> int:

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from headrace.model.errors import InvalidRequestError
+from headrace.spark.errors import ColumnError
 from headrace.spark.option.kafka import CLIENT_NAMES
 from headrace.spark.sink.column import check_columns
 from headrace.spark.sink.option import NAMES, Job, read_options
@@ -90,6 +91,8 @@ def check(columns: str, options: dict[str, str]) -> frozenset[str]:
         ),
         ("value string", {**TOPIC, "stagingDirectory": "s3://b/c"}, "the option stagingDirectory is s3://b/c"),
         ("value string", {**TOPIC, "kafka.transactional.id": "x"}, "the option kafka.transactional.id is not taken"),
+        ("value string", {**TOPIC, "subscribe": "x"}, "the option subscribe is not taken here: it names what is read"),
+        ("value string", {**TOPIC, "path": "x"}, "the option path is not taken: a topic has none"),
         ("value string", {**TOPIC, "kafka.sasl.mechanism": "PLAIN"}, "the option kafka.sasl.mechanism is not taken"),
         ("value string, urgency int", QUEUE, "a message of a queue has no urgency; its columns are value, key"),
         ("value string, delay string", QUEUE, "the column delay is string; it must be seconds or an interval"),
@@ -118,6 +121,14 @@ def test_a_message_of_a_queue_has_properties() -> None:
     columns = "value string, priority tinyint, delay interval day to second, ttl double, deduplication_id string"
     assert check(columns, QUEUE) == {"value", "priority", "delay", "ttl", "deduplication_id"}
     assert check("value string, priority string", TOPIC) == {"value"}
+
+
+@pytest.mark.parametrize("column", ["delay int", "ttl int", "deduplication_id string"])
+def test_what_only_a_queue_does_is_not_dropped_in_silence_on_the_way_to_a_topic(column: str) -> None:
+    name = column.split()[0]
+    with pytest.raises(ColumnError, match=f"a message of a topic has no {name}; name a queue by the option queue"):
+        check(f"value string, {column}", TOPIC)
+    assert check(f"value string, {column}", QUEUE) == {"value", name}
 
 
 def test_settings_of_other_producers_are_taken_where_they_promise_nothing() -> None:

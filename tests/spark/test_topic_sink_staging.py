@@ -8,6 +8,7 @@ import pytest
 
 from headrace.client.values import TopicPartition
 from headrace.spark.errors import StagingError
+from headrace.spark.query_batch import QueryBatch
 from headrace.spark.sink.staging import INLINE_BYTES_MAX, Stage, Staged, StagingPlace, prepare_staging
 
 AT = TopicPartition("orders", 0)
@@ -22,7 +23,7 @@ def fill(place: StagingPlace, *sizes: int) -> Staged:
     stage = Stage(place, "query")
     for number, size in enumerate(sizes):
         stage.add(TopicPartition("orders", number), bytes([number]) * size)
-    return stage.finish(query_id="q")
+    return stage.finish(batch=QueryBatch("q", 0))
 
 
 def test_little_travels_with_the_message_and_much_in_a_file(place: StagingPlace) -> None:
@@ -82,7 +83,7 @@ def test_what_nobody_came_back_to_goes_after_a_day(place: StagingPlace) -> None:
     old, young = Stage(place, "old"), Stage(place, "young")
     for stage in (old, young):
         stage.add(AT, b"x" * (INLINE_BYTES_MAX + 1))
-        stage.finish(query_id=None)
+        stage.finish(batch=None)
     long_ago = time.time() - 25 * 3600
     for path in (*place.job("old").iterdir(), place.job("old")):
         os.utime(path, (long_ago, long_ago))

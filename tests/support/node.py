@@ -74,8 +74,16 @@ class NodeProcess:
     @property
     def http(self) -> str:
         """Where it listens for HTTP, which it says once it is ready."""
+        return self._ready()["http"]
+
+    @property
+    def admin(self) -> str:
+        """Where it listens for administrators."""
+        return self._ready()["admin"]
+
+    def _ready(self) -> dict[str, str]:
         said: dict[str, str] = json.loads(self._output("out").read_text(encoding="utf-8"))
-        return said["http"]
+        return said
 
     @property
     def pid(self) -> int:
@@ -100,11 +108,14 @@ class NodeProcess:
 
     def wait_ready(self, *, deadline_s: float = START_DEADLINE_S) -> None:
         wait_until(
-            lambda: self._output("out").read_bytes().endswith(b"\n") or self.exit_code() is not None,
+            lambda: self.is_ready() or self.exit_code() is not None,
             deadline_s=deadline_s,
             what=lambda: f"the node is ready; it said:\n{self.log_text()}",
         )
         assert self.exit_code() is None, f"the node did not start; it said:\n{self.log_text()}"
+
+    def is_ready(self) -> bool:
+        return self._output("out").read_bytes().endswith(b"\n")
 
     def exit_code(self) -> int | None:
         assert self.process is not None

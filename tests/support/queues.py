@@ -25,6 +25,9 @@ class SendsOne(ABC):
         self, queue: str, messages: Sequence[Message], *, request_id: str | None = None
     ) -> Promise[list[Sent | HeadraceError]]: ...
 
+    def answer_bytes(self, queue: str, count: int) -> int:
+        return 0
+
     def send_one(self, queue: str, message: Message) -> Promise[Sent]:
         promise: Promise[Sent] = Promise()
         (outcome,) = self.send(queue, (message,)).result()
@@ -32,4 +35,8 @@ class SendsOne(ABC):
             promise.keep(outcome)
         else:
             promise.fail(outcome)
+        return promise
+
+    def after_moves(self, queue: str, promise: Promise[T]) -> Promise[T]:
+        """Nothing is moved here."""
         return promise

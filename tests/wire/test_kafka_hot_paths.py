@@ -156,6 +156,7 @@ def test_both_writers_of_produce_agree(
         error_message=messages,
         leader_id=st.just(-1) if version < 10 else int32s,
         leader_epoch=st.just(-1) if version < 10 else int32s,
+        record_errors=st.just([]) if version < 8 else st.lists(st.tuples(int32s, messages), max_size=3),
     )
     results = [
         item._replace(topic=topic)
@@ -175,6 +176,7 @@ def test_both_writers_of_produce_agree(
                         item.base_offset,
                         item.log_append_time_ms,
                         item.log_start_offset,
+                        tuple(produce_messages.BatchIndexAndErrorMessage(*one) for one in item.record_errors),
                         error_message=item.error_message,
                         current_leader=produce_messages.LeaderIdAndEpoch(item.leader_id, item.leader_epoch),
                     )

@@ -18,13 +18,17 @@ import msgspec
 from headrace.broker.group.config import GroupsConfig
 from headrace.broker.queue.config import QueuesConfig
 from headrace.broker.transaction.config import TransactionsConfig
+from headrace.cluster.admin import PARTITION_COUNT_MAX
+from headrace.gateways.answers import AnswersConfig
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.sqs.config import SqsConfig
+from headrace.host.node_clock import ClockConfig
 from headrace.log.config import LogConfig
 from headrace.model.address import PORT_MAX, Address, parse_address
 from headrace.model.errors import ConfigurationError, InvalidConfigError
-from headrace.model.topic import CONFIG_KEYS, INT32_MAX, parse_config
+from headrace.model.topic import INT32_MAX
+from headrace.model.topic_setting import CONFIG_KEYS, parse_config
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 # Variables that share the prefix and are not settings of a node.
@@ -66,7 +70,10 @@ class TopicsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Topics that come into being, by a client's first use of them or by a request that leaves things open."""
 
     auto_create: bool = True
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=PARTITION_COUNT_MAX)] = 1
+    # What one topic may have, and all of them together; headrace's own topics are made also above it.
+    partitions_max: Annotated[int, msgspec.Meta(ge=1, le=PARTITION_COUNT_MAX)] = 1_000
+    node_partitions_max: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     replication: Annotated[int, msgspec.Meta(ge=1)] = 1
     # Topic settings by their Kafka names, which a new topic gets where its creator says nothing.
     defaults: dict[str, str] = {}
@@ -86,14 +93,18 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_id: Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)] = 1
     # There is no authentication yet: whoever can connect can read, write and delete everything.
     insecure_listen: bool = False
+    # How long a node that was told to stop goes on serving while /readyz says that it is not ready.
+    stop_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     kafka: KafkaConfig = KafkaConfig()
     http: HttpConfig = HttpConfig()
     sqs: SqsConfig = SqsConfig()
+    answers: AnswersConfig = AnswersConfig()
     topics: TopicsConfig = TopicsConfig()
     queues: QueuesConfig = QueuesConfig()
     groups: GroupsConfig = GroupsConfig()
     transactions: TransactionsConfig = TransactionsConfig()
     log: LogConfig = LogConfig()
+    clock: ClockConfig = ClockConfig()
     logging: LoggingConfig = LoggingConfig()
 
 
@@ -310,6 +321,12 @@ def _check_whole(config: NodeConfig, origins: Mapping[str, str]) -> None:
             )
     elif kafka.advertise.is_wildcard or not kafka.advertise.port:
         refuse("kafka.advertise", f"clients cannot connect to {kafka.advertise}; say the address they are to use")
+    if topics.partitions > topics.partitions_max:
+        refuse(
+            "topics.partitions",
+            f"{topics.partitions} is above topics.partitions_max ({topics.partitions_max}), so no topic could be made "
+            "by its first use; lower it, or raise the limit",
+        )
     if topics.replication > 1:
         refuse("topics.replication", f"{topics.replication} replicas need as many nodes, and this is a single one")
     defaults = parse_config(topics.defaults)
@@ -325,7 +342,12 @@ def _check_whole(config: NodeConfig, origins: Mapping[str, str]) -> None:
 Refuse = Callable[[str, str], None]
 
 # The least that a number may be, where that is not 1.
-_LEAST = {"log.journal_bytes": 1024 * 1024, "log.open_files_max": 16, "log.disk_reserve_bytes": 0}
+_LEAST = {
+    "log.journal_bytes": 1024 * 1024,
+    "log.open_files_max": 16,
+    "log.disk_reserve_bytes": 0,
+    "log.disk_ballast_bytes": 0,
+}
 
 
 def _check_least(struct: msgspec.Struct, prefix: str, refuse: Refuse) -> None:
@@ -342,6 +364,7 @@ def _check_limits(config: NodeConfig, message_bytes_max: int, refuse: Refuse) ->
     _check_least(log, "log.", refuse)
     _check_least(limits, "kafka.limits.", refuse)
     _check_least(config.http.limits, "http.limits.", refuse)
+    _check_least(config.answers, "answers.", refuse)
     if log.journal_append_bytes_max * 2 > log.journal_bytes:
         refuse(
             "log.journal_append_bytes_max",

@@ -1,13 +1,20 @@
 """Whether this node should get work, and if not, why (failure rows 15, 21, 24)."""
 
+import asyncio
+
 from headrace.app.loop_lag import LoopLag
 from headrace.broker.broker import Broker
+from headrace.cluster.store import Store
 from headrace.gateways.rest.about import Reason
+from headrace.host.node_clock import NodeClock
 from headrace.log.driver import LogStore
+from headrace.model.errors import HeadraceError
 from headrace.model.ids import PartitionId
 
 # Four times what leaves a warning: a moment's delay is no reason to take a node out of service.
 LOOP_BLOCKED_MS = 1_000
+# The metadata store answers in less than this, or is not reachable.
+STORE_MS_MAX = 1_000
 
 
 def offline_partitions(logs: LogStore) -> list[PartitionId]:
@@ -27,9 +34,12 @@ def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:
             Reason("loop_blocked", f"the event loop was blocked for {lag.last_ms} ms; the node's log says when")
         )
     for id in offline_partitions(logs):
-        name = f"{partition_name(broker, id)}"
         found.append(
-            Reason("partition_offline", f"{name} is offline here; the node's log says why: check the disk and restart")
+            Reason(
+                "partition_offline",
+                f"{partition_name(broker, id)} is offline here ({why_offline(logs, id)}); "
+                "put the files or the disk right and restart the node",
+            )
         )
     for log in logs.damage.among(logs.logs.values()):
         found.append(
@@ -40,6 +50,43 @@ def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:
             )
         )
     return found
+
+
+def why_offline(logs: LogStore, id: PartitionId) -> str:
+    """What took a partition offline, as the system or the check of its files said it."""
+    log = logs.logs.get(id)
+    broken = log.broken if log is not None else None
+    return str(broken or logs.refused.get(id))
+
+
+def warnings(clock: NodeClock) -> list[Reason]:
+    """What an operator should look at, though the node serves all it holds."""
+    state = clock.state()
+    if state.jump_ahead_ms is None:
+        return []
+    return [
+        Reason(
+            "clock_jumped",
+            f"the wall clock has jumped by {state.jump_ahead_ms} ms and is not believed, so retention by age goes on "
+            "by steady time; set the clock right, or confirm it (headrace clock confirm). It is believed by itself in "
+            f"{state.believed_in_ms} ms, unless it jumps again",
+        )
+    ]
+
+
+async def unready(*, is_started: bool, is_stopping: bool, store: Store, key: str) -> list[Reason]:
+    """Why no new work should come here at this moment. The key is any that the store has."""
+    if is_stopping:
+        return [Reason("stopping", "the node stops; send work to another one, or here once it is back")]
+    if not is_started:
+        return [Reason("starting", "the node starts; retry in a moment")]
+    try:
+        async with asyncio.timeout(STORE_MS_MAX / 1000):
+            await store.get(key)
+    except (TimeoutError, HeadraceError) as error:
+        why = str(error) or f"no answer within {STORE_MS_MAX} ms"
+        return [Reason("metadata_unavailable", f"the metadata cannot be read ({why}); check the disk of the node")]
+    return []
 
 
 def partition_name(broker: Broker, id: PartitionId) -> str:

@@ -1,27 +1,39 @@
 """Whose disk this is: `node.toml` in the data directory, written once and compared at every start."""
 
+import logging
 import tomllib
 
 from headrace.host.disk import Disk, read_file, write_atomically
 from headrace.host.rand import Rand
+from headrace.log.made import NAME as MADE
+from headrace.log.startup import PARTITIONS
 from headrace.model.errors import ForeignDataError
 
+_logger = logging.getLogger(__name__)
+
 _NAME = "node.toml"
+# What a node makes after its metadata.
+_LATER = (_NAME, MADE, PARTITIONS)
 
 
 def check_complete(disk: Disk, directory: str, metadata_file: str) -> None:
     """Refuse a directory that was a node's and has lost its metadata: an empty store would hide every message in it."""
-    if disk.exists(f"{directory}/{_NAME}") and not disk.exists(f"{directory}/{metadata_file}"):
-        raise ForeignDataError(
-            f"{directory} is a node's data directory, and its {metadata_file} is missing; restore that file. "
-            "Nothing was changed or deleted"
-        )
+    if disk.exists(f"{directory}/{metadata_file}"):
+        return
+    for name in _LATER:
+        if disk.exists(f"{directory}/{name}"):
+            raise ForeignDataError(
+                f"{directory} is a node's data directory, since it has {name}, and its {metadata_file} is missing; "
+                "restore that file. Nothing was changed or deleted"
+            )
 
 
 def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, cluster_id: str) -> str:
     """Refuse another node's or cluster's data. Returns the incarnation: a disk that came back empty has a new one."""
     path = f"{directory}/{_NAME}"
     if not disk.exists(path):
+        if disk.exists(f"{directory}/{MADE}"):
+            _logger.warning("the file that says whose data this is was missing, and is made anew", extra={"file": path})
         incarnation = str(rand.uuid())
         text = f'node_id = {node_id}\ncluster_id = "{cluster_id}"\nincarnation = "{incarnation}"\n'
         write_atomically(disk, directory, _NAME, text.encode())

@@ -21,10 +21,11 @@ from headrace.broker.broker import Broker
 from headrace.broker.group.port import GroupPort
 from headrace.broker.queue.queues import NodeQueues
 from headrace.broker.transaction.coordinator import Coordinator
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.listener import KafkaListener
-from headrace.host.clock import Clock
+from headrace.host.node_clock import NodeClock
 from headrace.host.process import collector_stats, process_usage, python_version
 from headrace.log.driver import LogStore
 from headrace.wire.kafka.registry import APIS
@@ -74,8 +75,9 @@ class NodeMetrics:
         logs: LogStore,
         kafka: KafkaListener,
         http: HttpCounters,
+        answers: AnswerBudget,
         lag: LoopLag,
-        clock: Clock,
+        clock: NodeClock,
     ) -> None:
         self._broker = broker
         self._queues = queues
@@ -84,6 +86,7 @@ class NodeMetrics:
         self._logs = logs
         self._kafka = kafka
         self._http = http
+        self._answers = answers
         self._lag = lag
         self._clock = clock
         self._started_ms = clock.monotonic_ms()
@@ -96,6 +99,7 @@ class NodeMetrics:
         self._process(out)
         self._kafka_gateway(out)
         self._http_gateway(out)
+        self._answer_budget(out)
         self._log_store(out, sums)
         self._topics(out, sums)
         await write_queues(out, self._queues, names_max=TOPIC_SERIES_MAX, wall_ms=self._clock.wall_ms())
@@ -119,6 +123,10 @@ class NodeMetrics:
         labels = {"version": __version__, "python": python_version(), "node_id": str(self._broker.node_id)}
         out.family("headrace_info", "gauge", "What runs here. Always 1.", [(labels, 1)])
         elapsed_ms = self._clock.monotonic_ms() - self._started_ms
+        ahead_s = (self._clock.wall_ms() - self._clock.trusted_ms()) / 1000
+        out.one("headrace_clock_ahead_seconds", "gauge", "The wall clock ahead of trusted time.", ahead_s)
+        is_believed = self._clock.state().jump_ahead_ms is None
+        out.one("headrace_clock_believed", "gauge", "0 while the wall clock has jumped.", int(is_believed))
         out.one("headrace_uptime_seconds", "gauge", "Time since this node began to serve.", elapsed_ms / 1000)
         lag = self._lag
         out.one("headrace_event_loop_lag_seconds", "gauge", "How late the event loop was last.", lag.last_ms / 1000)
@@ -192,6 +200,21 @@ class NodeMetrics:
             ({"route": route, "status": str(status)}, n) for (route, status), n in sorted(counters.requests.items())
         ]
         out.family("headrace_http_requests_total", "counter", "Requests by route and status.", answers)
+
+    def _answer_budget(self, out: Exposition) -> None:
+        answers = self._answers
+        for name, kind, help, value in (
+            (
+                "held_bytes",
+                "gauge",
+                "Memory of answers that are being made or that clients have not taken.",
+                answers.used_bytes,
+            ),
+            ("waiting", "gauge", "Requests that wait for memory for their answers.", answers.waiting_count),
+            ("waited_total", "counter", "Requests that had to wait for it.", answers.waited_count),
+            ("refused_total", "counter", "Requests that had waited for too long.", answers.refused_count),
+        ):
+            out.one(f"headrace_answers_{name}", kind, help, value)
 
     def _log_store(self, out: Exposition, sums: Mapping[str, TopicSum]) -> None:
         logs, stats = self._logs, self._logs.committer.stats

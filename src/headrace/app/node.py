@@ -7,7 +7,7 @@ Down, the other way round: stop listening and answer what is in flight, then mak
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -27,12 +27,14 @@ from headrace.broker.queue.queues import NodeQueues
 from headrace.broker.transaction.coordinator import Coordinator
 from headrace.broker.transaction.held import QueueLeases
 from headrace.broker.transaction.sessions import NodeTransactions
-from headrace.cluster.admin import Admin
+from headrace.cluster.admin import Admin, PartitionLimits
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.queue_admin import QueueAdmin
 from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
 from headrace.cluster.sqlite import SqliteStore
+from headrace.cluster.store import Store
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.listener import HttpListener, listen_http
@@ -41,13 +43,18 @@ from headrace.gateways.http.router import Route, Router
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.listener import KafkaListener
 from headrace.gateways.rest.about import node_routes
+from headrace.gateways.rest.clock import clock_routes
 from headrace.gateways.rest.gateway import rest_router
 from headrace.gateways.sqs.gateway import SqsGateway
+from headrace.host.ballast import Ballast
 from headrace.host.clock import SystemClock
 from headrace.host.disk import SystemDisk
 from headrace.host.memory import keep_freed_memory
+from headrace.host.node_clock import ClockState, NodeClock
+from headrace.host.owner_only import make_files_private, take_from_others
 from headrace.host.process import (
     DirectoryLock,
+    boot_id,
     keep_collector_off_the_hot_path,
     let_threads_in_quickly,
     on_stop_signal,
@@ -77,11 +84,16 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
-        self.clock = SystemClock()
+        self.clock = NodeClock(SystemClock(), config.clock)
         self.lag = LoopLag(self.clock)
         self.kafka_address = config.kafka.listen
         self.http_address = config.http.listen
         self.http_admin_address = config.http.admin
+        self.http_admin: HttpListener | None = None
+        self.answers = AnswerBudget(config.answers)
+        # What load balancers are told by /readyz.
+        self.is_started = False
+        self.is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rand = SystemRand()
         self._disk = SystemDisk()
@@ -95,25 +107,35 @@ class Node:
             raise
 
     async def stop(self) -> None:
+        self.is_stopping = True
         await self._stack.aclose()
 
     async def _start(self) -> None:
         config, clock, disk = self.config, self.clock, self._disk
         keep_freed_memory()
         let_threads_in_quickly()
+        make_files_private()
         self._check_descriptors()
         self._lock_directory()
+        take_from_others(config.data)
         self._sync_threads = self._threads("sync", 8)
+        clock.open(disk, config.data, boot_id=boot_id())
+        self._stack.callback(clock.save)
         self._read_threads = self._threads("read", 4)
         check_complete(disk, config.data, METADATA_FILE)
-        store = await SqliteStore.open(config.data, clock=clock, threads=self._threads("store", 1))
+        self._ballast = Ballast(disk, config.data, size_bytes=config.log.disk_ballast_bytes)
+        self._ballast.open()
+        store = await SqliteStore.open(
+            config.data, clock=clock, threads=self._threads("store", 1), make_room=self._ballast.make_room
+        )
         self._stack.push_async_callback(store.close)
         catalog = Catalog(cluster=_CLUSTER)
         driver = CatalogDriver(store=store, catalog=catalog, clock=clock, rand=self._rand)
         await driver.load()
         self._run_always(driver.run())
         node_id = NodeId(config.node_id)
-        admin = Admin(store=store, catalog=catalog, node_id=node_id, clock=clock, rand=self._rand)
+        limits = PartitionLimits(config.topics.partitions_max, config.topics.node_partitions_max)
+        admin = Admin(store=store, catalog=catalog, node_id=node_id, clock=clock, rand=self._rand, limits=limits)
         cluster_id = await admin.cluster_id()
         check_identity(disk, self._rand, config.data, node_id=config.node_id, cluster_id=cluster_id)
         await admin.raise_epochs()
@@ -142,15 +164,19 @@ class Node:
         await self._start_queues(queue_admin, catalog)
         await self._start_groups()
         await self._start_transactions(queue_admin, catalog)
+        self._run_always(clock.watch(self._sync_threads))
         self._run_always(self._expire_producers())
         self._run_always(self.lag.watch())
         self._run_always(self.logs.wait_failed())
+        # The administrator's listener is the last to stop, so that it tells of the stop while it lasts.
+        self._stack.push_async_callback(self._stop_admin)
         await self._listen(admin, node_id)
-        await self._listen_http()
+        await self._listen_http(store)
         # Before the listeners are stopped, which wait for what is in flight.
         self._stack.callback(self.queues.send_home)
         self._stack.callback(self.groups.send_home)
         keep_collector_off_the_hot_path()
+        self.is_started = True
 
     async def _start_queues(self, admin: QueueAdmin, catalog: Catalog) -> None:
         self.queues = NodeQueues(
@@ -230,6 +256,7 @@ class Node:
             read_threads=self._read_threads,
             directory=self.config.data,
             config=self.config.log,
+            ballast=self._ballast,
         )
         partitions = {
             PartitionId(topic.id, index): topic.config
@@ -258,6 +285,7 @@ class Node:
             host=config.listen.host,
             port=config.listen.port,
             limits=config.limits,
+            answers=self.answers,
         )
         self._stack.push_async_callback(self.kafka.stop)
         self.kafka_address = Address(*self.kafka.address)
@@ -265,7 +293,7 @@ class Node:
         await admin.register_node(NodeAddress(node_id=node_id, host=advertised.host, port=advertised.port))
         _logger.info("listening", extra={"kafka": str(self.kafka_address)})
 
-    async def _listen_http(self) -> None:
+    async def _listen_http(self, store: Store) -> None:
         config, broker, counters = self.config.http, self.broker, HttpCounters()
         metrics = NodeMetrics(
             broker=broker,
@@ -275,6 +303,7 @@ class Node:
             logs=self.logs,
             kafka=self.kafka,
             http=counters,
+            answers=self.answers,
             lag=self.lag,
             clock=self.clock,
         )
@@ -282,18 +311,43 @@ class Node:
             about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
             health=lambda: health.reasons(broker=broker, logs=self.logs, lag=self.lag),
             metrics=metrics.render,
+            warnings=lambda: health.warnings(self.clock),
+            unready=lambda: health.unready(
+                is_started=self.is_started,
+                is_stopping=self.is_stopping,
+                store=store,
+                key=broker.catalog.keys.cluster_id,
+            ),
         )
         admin_limits = msgspec.structs.replace(
             config.limits, connections_max=min(config.limits.connections_max, _ADMIN_CONNECTIONS_MAX)
         )
-        public = self._rest([*self._sqs(config.listen).routes(), *about], is_admin=False)
+        public = self._rest([*self._sqs(config.listen).routes(), *about, *self._clock_routes()], is_admin=False)
         self.http = await self._open_http("http.listen", config.listen, public, counters, config.limits)
+        self._stack.push_async_callback(self.http.stop)
         self.http_address = Address(*self.http.address)
         self.http_admin = await self._open_http(
-            "http.admin_listen", config.admin, self._rest(about, is_admin=True), counters, admin_limits
+            "http.admin_listen",
+            config.admin,
+            self._rest([*about, *self._clock_routes(is_admin=True)], is_admin=True),
+            counters,
+            admin_limits,
         )
         self.http_admin_address = Address(*self.http_admin.address)
         _logger.info("listening", extra={"http": str(self.http_address), "admin": str(self.http_admin_address)})
+
+    async def _confirm_clock(self) -> ClockState:
+        state = self.clock.confirm()
+        await self._sync_threads.run(self.clock.save)
+        return state
+
+    def _clock_routes(self, *, is_admin: bool = False) -> list[Route]:
+        return clock_routes(
+            state=self.clock.state,
+            confirm=self._confirm_clock,
+            is_admin=is_admin,
+            admin_address=lambda: str(self.http_admin_address),
+        )
 
     def _rest(self, others: list[Route], *, is_admin: bool) -> Router:
         return rest_router(
@@ -332,15 +386,19 @@ class Node:
                 counters=counters,
                 limits=limits,
                 hosts=Hosts(self.config.http.hosts, is_loopback=at.is_loopback),
+                answers=self.answers,
             )
         except OSError as error:
-            flag = "--http" if setting == "http.listen" else f"{setting} in the configuration"
+            flag = "--http" if setting == "http.listen" else "--admin-listen"
             raise ConfigurationError(
                 f"{at} cannot be listened on for HTTP ({error.strerror or error}); stop the program that "
                 f"has it or choose another address with {flag}"
             ) from error
-        self._stack.push_async_callback(listener.stop)
         return listener
+
+    async def _stop_admin(self) -> None:
+        if self.http_admin is not None:
+            await self.http_admin.stop()
 
     async def _expire_producers(self) -> None:
         while True:
@@ -375,6 +433,13 @@ async def run(config: NodeConfig, *, ready: Callable[[Node], None] | None = None
         node.failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
         _logger.info("stopping")
+        node.is_stopping = True
+        if config.stop_delay_ms and not node.failed.done():
+            # Until load balancers have seen that this node is not ready; a second signal cuts it short.
+            stop.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(config.stop_delay_ms / 1000):
+                    await stop.wait()
     finally:
         await node.stop()
     if node.failed.done():

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from headrace.broker.config import BrokerConfig
-from headrace.broker.fetch import Fetch, Fetched, Fetcher
+from headrace.broker.fetch import Fetch, Fetched, Fetcher, Room
 from headrace.broker.partition import Partition
 from headrace.broker.under_way import UnderWay
 from headrace.cluster.admin import Admin
@@ -19,6 +19,7 @@ from headrace.cluster.catalog import Catalog, CatalogChange, NodeAddress, TopicC
 from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.threads import Threads
+from headrace.log.disk_error import reading
 from headrace.log.driver import LogStore
 from headrace.model.errors import (
     CorruptLogError,
@@ -77,9 +78,10 @@ class Broker:
         """Take over the logs that were opened, and bring their folds up to their ends."""
         for id, partition_log in list(self._logs.logs.items()):
             try:
-                await self._take_over(id)
+                with reading(partition_log.directory):
+                    await self._take_over(id)
             except (CorruptLogError, PartitionOfflineError) as error:
-                # Damage that only the replay of the folds came by. The other partitions are none the worse.
+                # Only the replay of the folds can find such damage. The other partitions are served.
                 partition_log.fail(error)
                 self._logs.refused[id] = error
 
@@ -134,9 +136,17 @@ class Broker:
 
     # Read.
 
-    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]:
+    def fetch(self, request: Fetch, room: Room | None = None) -> list[Fetched] | Awaitable[list[Fetched]]:
         """Stored bytes by offset: at once where that can be, else when there is enough or the time is over."""
-        return self._fetcher.fetch(request)
+        return self._fetcher.fetch(request, room)
+
+    def readable_bytes(self, request: Fetch) -> int:
+        """About how many bytes a fetch could answer now."""
+        return self._fetcher.readable_bytes(request)
+
+    def positions(self, request: Fetch) -> list[Fetched]:
+        """The answer to a fetch without its bytes."""
+        return self._fetcher.positions(request)
 
     # Administration.
 
@@ -204,6 +214,7 @@ class Broker:
                     overrides={**config.topic_defaults, **overrides},
                     validate_only=validate_only,
                     beside=beside,
+                    is_internal=is_internal,
                 )
                 if not validate_only:
                     await self._open_new(topic)

@@ -7,7 +7,8 @@ polls: a partition wakes those who wait on it when its watermark moves.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from headrace.broker.partition import Partition
@@ -17,6 +18,19 @@ from headrace.log.reader import Reads, Slice
 from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError, HeadraceError, OffsetOutOfRangeError
 from headrace.model.ids import Epoch, Offset
+
+# What a fetch is given at a time where memory for answers is short.
+SHORT_BYTES = 4 * 1024 * 1024
+
+
+class Room(Protocol):
+    """Memory for what is read."""
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes, which are being read."""
+
+    async def take(self, size: int) -> bool:
+        """Wait for so many bytes; False if there are none in time."""
 
 
 class FetchPart(NamedTuple):
@@ -108,8 +122,8 @@ class Fetcher:
         self._store = store
         self._clock = clock
 
-    def fetch(self, request: Fetch) -> "list[Fetched] | asyncio.Task[list[Fetched]]":
-        """The answer, or a task that will have it."""
+    def fetch(self, request: Fetch, room: Room | None = None) -> "list[Fetched] | asyncio.Task[list[Fetched]]":
+        """The answer, or a task that will have it and asks for room before it reads."""
         attempt = self._attempt(request)
         if not attempt.cold and (attempt.size >= request.bytes_min or attempt.is_final or request.wait_ms <= 0):
             return attempt.results
@@ -117,12 +131,21 @@ class Fetcher:
         if not attempt.cold:
             places = [(self._find(part.topic, part.partition), Offset(part.offset)) for part in request.parts]
             waiter = TailWaiter(places, request.bytes_min, read_committed=request.read_committed)
-        return asyncio.get_running_loop().create_task(self._fetch_slowly(request, attempt, waiter))
+            return asyncio.get_running_loop().create_task(self._fetch_later(request, waiter, room))
+        if room is not None:
+            room.hold(attempt.size)
+        return asyncio.get_running_loop().create_task(self._finish_cold(request, attempt))
 
-    async def _fetch_slowly(self, request: Fetch, attempt: Attempt, waiter: TailWaiter | None) -> list[Fetched]:
-        if waiter is not None:
-            await waiter.wait(self._clock, request.wait_ms)
-            attempt = self._attempt(request)
+    async def _fetch_later(self, request: Fetch, waiter: TailWaiter, room: Room | None) -> list[Fetched]:
+        await waiter.wait(self._clock, request.wait_ms)
+        if room is not None and (size := self.readable_bytes(request)):
+            size = min(size, SHORT_BYTES)
+            if not await room.take(size):
+                return self.positions(request)
+            request = request._replace(bytes_max=min(request.bytes_max, size))
+        return await self._finish_cold(request, self._attempt(request))
+
+    async def _finish_cold(self, request: Fetch, attempt: Attempt) -> list[Fetched]:
         for place, cold in attempt.cold:
             attempt.results[place] = await self._finish(attempt.results[place], cold, request, request.parts[place])
         return attempt.results
@@ -149,6 +172,29 @@ class Fetcher:
             return result._replace(error=error, buffers=[])
         aborted = partition.aborted_in(Offset(part.offset), end, result.buffers[-1])
         return result._replace(aborted=aborted)
+
+    def readable_bytes(self, request: Fetch) -> int:
+        """About how many bytes there are for it now."""
+        size = 0
+        for part in request.parts:
+            with suppress(HeadraceError):
+                partition = self._find(part.topic, part.partition)
+                offset = Offset(part.offset)
+                if partition.start_offset <= offset < partition.high_watermark:
+                    size += min(partition.log.bytes_from(offset), part.bytes_max)
+        return min(size, request.bytes_max)
+
+    def positions(self, request: Fetch) -> list[Fetched]:
+        """Where the partitions stand, with nothing read."""
+        return [self._position(part, request) for part in request.parts]
+
+    def _position(self, part: FetchPart, request: Fetch) -> Fetched:
+        try:
+            return self._look(self._find(part.topic, part.partition), part, request, 0)[0]
+        except OffsetOutOfRangeError as error:
+            return Fetched(error, -1, -1, error.start, [])
+        except HeadraceError as error:
+            return Fetched(error, -1, -1, -1, [])
 
     def _attempt(self, request: Fetch) -> Attempt:
         results: list[Fetched] = []

@@ -1,4 +1,8 @@
-"""Checking what a client wants stored, at the edge and once. Per batch, and per message only in compacted topics."""
+"""Checking what a client wants stored, at the edge and once.
+
+Only headers are looked at, except in topics whose settings concern the records: compacted ones, those that limit the
+time of a message, and those that store another codec than their producers send.
+"""
 
 import struct
 
@@ -13,6 +17,7 @@ from headrace.model.batch import (
     HEADER_SIZE,
     LENGTH_PREFIX_SIZE,
     MAGIC,
+    NO_TIMESTAMP,
     BatchHeader,
     read_header,
 )
@@ -23,10 +28,14 @@ from headrace.model.errors import (
     InvalidTimestampError,
     UnsupportedCodecError,
 )
-from headrace.model.topic import TimestampType, TopicConfig
+from headrace.model.topic import INT64_MAX, PRODUCER, TimestampType, TopicConfig
 from headrace.wire.crc import crc32c
+from headrace.wire.kafka.compression import Codec
+from headrace.wire.kafka.recompress import recompress
 from headrace.wire.kafka.records import decode_batch
 
+_NO_KEY = "the message has no key; a compacted topic takes none without"
+_RECORD_ERRORS_MAX = 1000  # named in one answer
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 _RECORD_SIZE_MIN = 7
 _LENGTH_MIN = HEADER_SIZE - LENGTH_PREFIX_SIZE  # of a batch without records
@@ -64,8 +73,8 @@ def check_records(records: memoryview, config: TopicConfig, *, now_ms: int) -> l
         if not fits or last_delta != count - 1 or attributes & _NOT_PLAIN or producer_id >= 0:
             _check_content(header, config)
         batch = records if end - start == size else records[start:end]
-        if config.is_compacted:
-            _check_keys(batch)
+        if not config.is_opaque:
+            header, batch = _look_inside(header, batch, config, now_ms)
         if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
             header = _stamp(header, batch, now_ms)
         batches.append(tuple.__new__(Incoming, (header, batch)))
@@ -112,11 +121,83 @@ def _check_content(header: BatchHeader, config: TopicConfig) -> None:
         )
 
 
+def _look_inside(header: BatchHeader, batch: memoryview, config: TopicConfig, now_ms: int) -> Incoming:
+    """Check the records of a batch as the topic's settings ask, and give them the topic's codec."""
+    if config.is_compacted:
+        _check_keys(batch)
+    if config.timestamp_type is TimestampType.CREATE_TIME:
+        _check_times(header, batch, config, now_ms)
+    stored = with_codec(Incoming(header, batch), config)
+    if len(stored.data) > config.message_bytes_max:
+        raise BatchTooLargeError(
+            f"batch has {len(stored.data)} bytes with compression.type={config.compression_type}, the topic takes "
+            f"{config.message_bytes_max}; send smaller batches or raise the topic's max.message.bytes"
+        )
+    return stored
+
+
+def _check_times(header: BatchHeader, batch: memoryview, config: TopicConfig, now_ms: int) -> None:
+    """Refuse a message that claims to be older or newer than the topic allows. -1 claims nothing."""
+    oldest_ms, newest_ms = now_ms - config.timestamp_before_ms_max, now_ms + config.timestamp_after_ms_max
+    is_ahead = header.max_timestamp_ms > newest_ms
+    if not is_ahead and config.timestamp_before_ms_max == INT64_MAX:
+        return
+    outside = [
+        (number, _outside(record.timestamp_ms - now_ms, config))
+        for number, record in enumerate(decode_batch(batch))
+        if record.timestamp_ms != NO_TIMESTAMP and not oldest_ms <= record.timestamp_ms <= newest_ms
+    ]
+    if is_ahead or outside:
+        why = _outside(header.max_timestamp_ms - now_ms, config) if is_ahead else outside[0][1]
+        raise InvalidTimestampError(why, records=outside[:_RECORD_ERRORS_MAX])
+
+
+def _outside(ahead_ms: int, config: TopicConfig) -> str:
+    if ahead_ms > 0:
+        side, setting, limit_ms = "ahead of", "after", config.timestamp_after_ms_max
+    else:
+        side, setting, limit_ms = "behind", "before", config.timestamp_before_ms_max
+    return (
+        f"a message's time is {abs(ahead_ms)} ms {side} this node's clock; the topic's "
+        f"message.timestamp.{setting}.max.ms allows {limit_ms}"
+    )
+
+
+def with_codec(incoming: Incoming, config: TopicConfig) -> Incoming:
+    """The batch in the codec that the topic stores, as a copy unless it comes in that one."""
+    if config.compression_type == PRODUCER:
+        return incoming
+    header, batch = incoming
+    codec, level = _stored_codec(config)
+    if header.codec == codec:
+        return incoming
+    made = recompress(header, batch, codec, level)
+    return Incoming(read_header(made), memoryview(made))
+
+
+def _stored_codec(config: TopicConfig) -> tuple[Codec, int]:
+    match config.compression_type:
+        case "gzip":
+            return Codec.GZIP, config.gzip_level
+        case "lz4":
+            return Codec.LZ4, config.lz4_level
+        case "zstd":
+            return Codec.ZSTD, config.zstd_level
+        case "snappy":
+            return Codec.SNAPPY, 0
+        case _:
+            return Codec.NONE, 0
+
+
 def _check_keys(batch: memoryview) -> None:
     """In a compacted topic a message without a key is nobody's last, so it would be dropped at once."""
-    for number, record in enumerate(decode_batch(batch)):
-        if record.key is None:
-            raise InvalidRecordError(f"message {number} of the batch has no key; a compacted topic takes none without")
+    keyless = [number for number, record in enumerate(decode_batch(batch)) if record.key is None]
+    if keyless:
+        raise InvalidRecordError(
+            f"message {keyless[0]} of the batch has no key; a compacted topic takes none without, "
+            "and a batch is stored whole or not at all",
+            records=[(number, _NO_KEY) for number in keyless[:_RECORD_ERRORS_MAX]],
+        )
 
 
 def _stamp(header: BatchHeader, batch: memoryview, now_ms: int) -> BatchHeader:

@@ -8,7 +8,8 @@ yet waits for it like the first try did, since both promise the same.
 
 A subscriber (the queue over this partition) writes with the turn, so that it is one write and one sync whatever is in
 it. Its entries come first, because they were decided before anything else of the turn was there to be seen; then the
-messages that were sent through it, then the senders' batches.
+messages that were sent through it, then the senders' batches. It may refuse these (a queue that is full, or that could
+not hand them out), and it is asked once a batch is known to be new, and before anything of the turn is written.
 """
 
 import asyncio
@@ -17,15 +18,16 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.broker.intake import check_records
+from headrace.broker.held_back import HeldBack
+from headrace.broker.intake import check_records, with_codec
 from headrace.broker.pending import Appended, Pending, PendingMarker, Promised
 from headrace.broker.promise import Promise
 from headrace.broker.stable import Stability
-from headrace.broker.subscriber import NOTHING, Subscriber
+from headrace.broker.subscriber import NOTHING, Contribution, Subscriber
 from headrace.broker.times import TimeLookup
 from headrace.broker.turn import Turn
 from headrace.folds.producer import FOLD_NAME, Duplicate, ProducerFold, Tentative
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, stamp_ms
 from headrace.log import snapshots
 from headrace.log.driver import LogStore
 from headrace.log.partition_log import Incoming, PartitionLog
@@ -38,6 +40,7 @@ from headrace.model.errors import (
     FencedEpochError,
     HeadraceError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
     PartitionOfflineError,
     UnknownEpochError,
     UnsupportedError,
@@ -45,6 +48,8 @@ from headrace.model.errors import (
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import Durability, TimestampType, TopicConfig
 from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
+
+_NO_OFFSET = Offset(-1)
 
 _logger = logging.getLogger(__name__)
 
@@ -65,6 +70,7 @@ class Partition(TimeLookup, Stability):
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._producers = ProducerFold()
+        self._held_back = HeldBack(clock)
         self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
         self._subscriber: Subscriber | None = None
@@ -111,7 +117,13 @@ class Partition(TimeLookup, Stability):
                 break
             except (CorruptLogError, UnsupportedError) as error:
                 _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
-        self._replay(self._clock.wall_ms())
+        if self._producers.end_offset < self.log.saved.snapshot_offset:
+            _logger.warning(
+                "a partition's snapshot is missing; its producers are restored from what is left of the log, and a "
+                "retry of what is gone from it would be stored again",
+                extra={"directory": directory, "offset": self.log.saved.snapshot_offset},
+            )
+        self._replay(self._clock.steady_ms())
 
     def _take_snapshots(self) -> Sequence[TakenSnapshot]:
         if not self.log.end_offset:
@@ -126,7 +138,7 @@ class Partition(TimeLookup, Stability):
         return taken
 
     def expire_producers(self, after_ms: int) -> None:
-        self._producers.expire(self._clock.wall_ms(), after_ms)
+        self._producers.expire(self._clock.steady_ms(), after_ms)
 
     # Append.
 
@@ -141,7 +153,10 @@ class Partition(TimeLookup, Stability):
             self.check_space()
             if self.log.broken is not None:
                 self.log.check_usable()
-            batches = check_records(records, self.log.config, now_ms=self._clock.wall_ms())
+            config, clock = self.log.config, self._clock
+            # The time that a message is given here must not make it look old once the clock is right again.
+            is_stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+            batches = check_records(records, config, now_ms=stamp_ms(clock) if is_stamped else clock.wall_ms())
         except HeadraceError as error:
             promise.fail(error)
             return promise
@@ -172,7 +187,7 @@ class Partition(TimeLookup, Stability):
     def check_space(self) -> None:
         """Refuse what would fill the disk's reserve, which is for acknowledgements and deletes (failure row 21)."""
         if self._store.is_full:
-            raise DiskFullError("the disk's reserve is reached; free space or add a disk, then retry")
+            raise self._store.space.refusal()
 
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
@@ -184,43 +199,22 @@ class Partition(TimeLookup, Stability):
         return len(self._queue) + (self._subscriber.pending_count if self._subscriber is not None else 0)
 
     def _write_turn(self) -> None:
-        """Write everything that arrived in this turn of the loop."""
+        """Write everything that arrived in this turn of the loop; on a full disk, what frees space and no sends."""
         if not self._store.admits(self.log):
             self._store.call_when_admitted(self._write_turn)
             return
         self._turn.begin_next()
         queue, self._queue = self._queue, []
-        tentative: Tentative = {}
-        fresh: list[Incoming] = []
-        promised: list[Promised] = []
         subscriber = self._subscriber
-        share, share_count = NOTHING, 0
-        base_offset = self.log.end_offset
-        if subscriber is not None:
-            share = subscriber.contribute()
-            fresh += share.entries
-            fresh += share.messages
-            share_count = len(fresh)
-            base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
-        for pending in queue:
-            try:
-                if isinstance(pending, Pending):
-                    promised.append(self._place(pending, tentative, fresh, base_offset))
-                else:
-                    promised.append(self._place_marker(pending, tentative, fresh, base_offset))
-            except HeadraceError as error:
-                pending.promise.fail(error)
-                continue
-            base_offset = max(base_offset, promised[-1].end)
+        share = NOTHING if subscriber is None else subscriber.contribute()
+        promised: list[Promised] = []
         try:
-            if fresh:
-                offsets = self._write(fresh)
-                if subscriber is not None:
-                    if share_count:
-                        entry_count = len(share.entries)
-                        subscriber.contributed(offsets[:entry_count], offsets[entry_count:share_count])
-                    for at in range(share_count, len(fresh)):
-                        subscriber.written(fresh[at], offsets[at])
+            try:
+                self._write_placed(queue, share, promised)
+            except DiskFullError as error:
+                promised.clear()
+                markers = self._refuse_sends(queue, error)
+                self._write_placed(markers, Contribution(share.entries, ()), promised)
         except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
             self._refuse(promised, error)
             return
@@ -229,6 +223,52 @@ class Partition(TimeLookup, Stability):
         is_synced_later = self.log.config.durability is Durability.FSYNC
         if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
             self._advance()
+
+    def _write_placed(
+        self, queue: Sequence[Pending | PendingMarker], share: Contribution, promised: list[Promised]
+    ) -> None:
+        """Place what arrived behind the subscriber's share, and write it with one call."""
+        is_owed = not share.messages  # the reserve and the ballast are for what is no send
+        tentative: Tentative = {}
+        is_opaque = self.log.config.is_opaque
+        fresh: list[Incoming] = [*share.entries]
+        fresh += share.messages if is_opaque else [with_codec(m, self.log.config) for m in share.messages]
+        share_count = len(fresh)
+        base_offset = self.log.end_offset
+        if share_count:
+            base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
+        for pending in queue:
+            try:
+                if isinstance(pending, Pending):
+                    is_owed = False
+                    promised.append(self._place(pending, tentative, fresh, base_offset))
+                else:
+                    promised.append(self._place_marker(pending, tentative, fresh, base_offset))
+            except HeadraceError as error:
+                pending.promise.fail(error)
+                continue
+            base_offset = max(base_offset, promised[-1].end)
+        if not fresh:
+            return
+        offsets = self._write(fresh, is_owed=is_owed)
+        if self._subscriber is not None:
+            if share_count:
+                entry_count = len(share.entries)
+                self._subscriber.contributed(offsets[:entry_count], offsets[entry_count:share_count])
+            for at in range(share_count, len(fresh)):
+                self._subscriber.written(fresh[at], offsets[at])
+
+    def _refuse_sends(self, queue: Sequence[Pending | PendingMarker], error: HeadraceError) -> list[PendingMarker]:
+        """Refuse what asks for space, and return what frees some."""
+        markers = []
+        for pending in queue:
+            if isinstance(pending, Pending):
+                pending.promise.fail(error)
+            else:
+                markers.append(pending)
+        if self._subscriber is not None:
+            self._subscriber.refused_messages(error)
+        return markers
 
     def _refuse(self, promised: list[Promised], error: Exception) -> None:
         """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
@@ -261,36 +301,60 @@ class Partition(TimeLookup, Stability):
     def _place(self, pending: Pending, tentative: Tentative, fresh: list[Incoming], offset: Offset) -> Promised:
         """Decide where the batches of one send go, or already are. All of a send is written or nothing."""
         batches, promise, is_verified = pending
+        subscriber = self._subscriber
         stamped = self.log.config.timestamp_type is TimestampType.LOG_APPEND_TIME
         if len(batches) == 1 and batches[0].header.producer_id < 0:
             # What most sends are: nothing to compare with, and one batch to place.
             header = batches[0].header
+            if subscriber is not None:
+                subscriber.admit(batches)
             last = Offset(offset + header.last_offset_delta)
             fresh.append(batches[0])
             time_ms = header.max_timestamp_ms if stamped else -1
             appended = tuple.__new__(Appended, (offset, last, time_ms, self.log.start_offset))
             return tuple.__new__(Promised, (last + 1, promise, appended))
         first: Offset | None = None
-        end = last = Offset(0)
+        end = last = following = Offset(0)
         time_ms = -1
         accepted: list[Incoming] = []
-        trial = dict(tentative) if len(batches) > 1 else tentative
+        trial = dict(tentative) if len(batches) > 1 or subscriber is not None else tentative
         for batch in batches:
-            outcome = self._producers.check(batch.header, base_offset=offset, tentative=trial, is_verified=is_verified)
+            try:
+                outcome = self._producers.check(
+                    batch.header, base_offset=offset, tentative=trial, is_verified=is_verified
+                )
+            except OutOfOrderSequenceError:
+                self._held_back.check(batch.header)
+                raise
             if isinstance(outcome, Duplicate):
                 # A retry is told the time that the first copy was given, which is the one that is stored.
                 base, last, time_ms = outcome
             else:
+                if not accepted:
+                    self._held_back.check(batch.header)
                 accepted.append(batch)
                 base, last = offset, Offset(offset + batch.header.last_offset_delta)
                 time_ms = batch.header.max_timestamp_ms
                 offset = Offset(last + 1)
-            first = base if first is None else first
-            end = max(end, Offset(last + 1))
+            # Batches of one send whose copies do not stand together have no offset that one answer could name.
+            first = base if first is None else first if base == following else _NO_OFFSET
+            following = Offset(last + 1)
+            end = max(end, following)
+        if subscriber is not None and accepted:
+            self._admit(subscriber, accepted)
         tentative.update(trial)
         fresh += accepted
         assert first is not None
         return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.log.start_offset))
+
+    def _admit(self, subscriber: Subscriber, accepted: Sequence[Incoming]) -> None:
+        try:
+            subscriber.admit(accepted)
+        except HeadraceError as error:
+            if error.retriable:
+                self._held_back.note(accepted[0].header, error)
+            raise
+        self._held_back.go_on(accepted[0].header)
 
     def _place_marker(
         self, pending: PendingMarker, tentative: Tentative, fresh: list[Incoming], offset: Offset
@@ -304,7 +368,7 @@ class Partition(TimeLookup, Stability):
         fresh.append(pending.batch)
         return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.log.start_offset))
 
-    def _write(self, fresh: list[Incoming]) -> list[Offset]:
+    def _write(self, fresh: list[Incoming], *, is_owed: bool) -> list[Offset]:
         log, committer = self.log, self._store.committer
         base_offset = log.end_offset
         now_ms = self._clock.wall_ms()
@@ -313,13 +377,17 @@ class Partition(TimeLookup, Stability):
         for _, data in fresh:
             buffers.append(data)
             size += len(data)
+        if is_owed:
+            self._store.space.charge(size)
+        else:
+            self._store.space.admit(size)
         fsync = log.config.durability is Durability.FSYNC
         defer = fsync and committer.takes_journal(log, size, base_offset)
-        offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer)
-        apply = self._producers.apply
+        offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer, is_owed=is_owed)
+        apply, seen_ms = self._producers.apply, self._clock.steady_ms()
         for (header, data), offset in zip(fresh, offsets, strict=True):
             marker = decode_marker(data) if header.attributes & MARKER_ATTRIBUTES == MARKER_ATTRIBUTES else None
-            apply(header, base_offset=offset, seen_ms=now_ms, marker=marker)
+            apply(header, base_offset=offset, seen_ms=seen_ms, marker=marker)
         if fsync:
             committer.commit(log, base_offset, buffers, size)
         return offsets
@@ -390,7 +458,7 @@ class Partition(TimeLookup, Stability):
                 end=self.high_watermark,
             )
         self.log.raise_start(offset)
-        if self.start_offset > self.log.saved_start_offset and not await self._store.checkpoint(self.log):
+        if self.start_offset > self.log.saved.log_start and not await self._store.checkpoint(self.log):
             self.log.check_usable()
-            raise DiskFullError("the deletion could not be written to disk; free space, then retry")
+            raise self.log.checkpoint_refusal()
         return self.start_offset

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from headrace.broker.partition import Partition
 from headrace.host.threads import Threads
 from headrace.log import snapshots
+from headrace.log.disk_error import reading
 from headrace.log.driver import LogStore
 from headrace.log.recovery import FOLDS_DIRECTORY
 from headrace.log.snapshots import Snapshot
@@ -49,7 +50,8 @@ async def restore_fold(
     log = partition.log
     directory = f"{log.directory}/{FOLDS_DIRECTORY}"
     saved = snapshots.load(log.disk, directory, name, upto=partition.end_offset)
-    fold = await _restore_newest(saved, restore, threads)
+    with reading(log.directory):
+        fold = await _restore_newest(saved, restore, threads)
     if fold is None:
         fold = empty(log.start_offset)
     if fold.end_offset < log.cleaned_offset:
@@ -61,7 +63,8 @@ async def restore_fold(
             what="snapshot",
         )
     while (offset := max(fold.end_offset, log.start_offset)) < partition.end_offset:
-        found = await store.read(log.read(Offset(offset), bytes_max=_READ_BYTES, upto=partition.end_offset))
+        with reading(log.directory):
+            found = await store.read(log.read(Offset(offset), bytes_max=_READ_BYTES, upto=partition.end_offset))
         data = memoryview(found.data)
         while data:
             header = read_header(data)

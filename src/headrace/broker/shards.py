@@ -98,7 +98,7 @@ class InternalShards(ABC, Generic[ShardType]):
         shards: list[ShardType | HeadraceError] = []
         for index in range(topic.partition_count):
             try:
-                shards.append(await self._open_shard(self._broker.partition(self._topic, index)))
+                shards.append(await self._open_one(index))
             except HeadraceError as error:
                 _logger.critical(
                     "an internal partition cannot be opened",
@@ -106,6 +106,14 @@ class InternalShards(ABC, Generic[ShardType]):
                 )
                 shards.append(error)
         self._shards = shards
+
+    async def _open_one(self, index: int) -> ShardType:
+        partition = self._broker.partition(self._topic, index)
+        try:
+            return await self._open_shard(partition)
+        except HeadraceError as error:
+            partition.take_offline(error)  # which health tells
+            raise
 
     def close(self) -> None:
         """Open nothing more: the node is stopping."""

@@ -110,8 +110,14 @@ class StateLog(Generic[FoldType, OpType]):
         if end is not None:
             self.fold.reach(end)
 
+    def refused_messages(self, error: HeadraceError) -> None:
+        """It sends none."""
+
     def refused(self, error: HeadraceError) -> None:
         self._ledger.refused(error)
+
+    def admit(self, batches: Sequence[Incoming]) -> None:
+        """No producer may write here."""
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
         """Nobody else writes here; what an operator's tool might have is no entry and is passed over."""

@@ -21,8 +21,17 @@ class Subscriber(Protocol):
     def refused(self, error: HeadraceError) -> None:
         """Its batches were not written."""
 
+    def refused_messages(self, error: HeadraceError) -> None:
+        """The messages among its batches will not be written, for lack of space. Its entries may be yet."""
+
+    def admit(self, batches: Sequence[Incoming]) -> None:
+        """Refuse a producer's batches, all of them and before any is written, by raising why.
+
+        Those that it lets pass come back by `written`, in the same order and in the same turn, unless that is refused.
+        """
+
     def written(self, batch: Incoming, base_offset: Offset) -> None:
-        """Somebody else's batch was written."""
+        """A producer's batch was written: one that was admitted, or the end of a transaction."""
 
     def advanced(self) -> None:
         """The high watermark has moved, or the log has broken."""

@@ -14,14 +14,15 @@ from headrace.cli.load import (
     client_library,
     create_topics,
 )
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, fail
+from headrace.cli.name import TopicArgument
+from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, fail
 from headrace.cli.produce import Acks, Codec
 from headrace.cli.receiver import consume as run_consume
 from headrace.cli.sender import produce as run_produce
 from headrace.cli.session import DEFAULT_SERVER, ServerOption, check_servers, parse_pairs
 from headrace.model.topic import INT32_MAX
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Put a load on a node and measure it.")
+app = App(cls=Group, no_args_is_help=True, help="Put a load on a node and measure it.")
 
 SECONDS_MAX = 24 * 3600.0
 DEFAULT_SECONDS = 10.0
@@ -31,7 +32,6 @@ TOPICS_MAX = 10_000
 LINGER_MS_MAX, BATCH_MESSAGES_MAX = 900_000.0, 1_000_000
 DEFAULT_LATENCY_RATE = 1000.0
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 MessagesOption = Annotated[
     int | None, typer.Option("--messages", "-n", min=1, help="Stop after so many messages.", show_default=False)
 ]

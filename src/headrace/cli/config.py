@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from headrace.app.config import Setting, load
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, people
-from headrace.model.topic import CONFIG_KEYS, TopicConfig
+from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, people
+from headrace.model.topic_setting import CONFIG_KEYS
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Show and check a node's configuration.")
+app = App(cls=Group, no_args_is_help=True, help="Show and check a node's configuration.")
 
 FileOption = Annotated[
     str | None,
@@ -62,7 +62,7 @@ def _is_default(setting: Setting, defaults: Mapping[str, object]) -> bool:
     if setting.path in defaults:
         return bool(setting.value == defaults[setting.path])
     key = CONFIG_KEYS[setting.path.removeprefix("topics.defaults.")]
-    return bool(key.parse(setting.value) == getattr(TopicConfig(), key.field))
+    return bool(key.parse(setting.value) == key.parse(key.default))
 
 
 def _shown(value: object) -> object:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.moment import parse_moment, show_moment
+from headrace.cli.name import TopicArgument
 from headrace.cli.output import emit_bytes, notice
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, session
 from headrace.cli.text import compile_format, headers_text, message_to_json
@@ -19,7 +20,6 @@ WAIT_MS = 500
 OFFSET_DIGITS_MAX = len(str(INT64_MAX))
 
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)]
 StartOption = Annotated[
     str,
     typer.Option(

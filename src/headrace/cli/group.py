@@ -8,7 +8,8 @@ import typer
 from headrace.cli.group_lag import GroupView, look, view_json
 from headrace.cli.group_reset import reset
 from headrace.cli.group_watch import watch
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
+from headrace.cli.name import GroupArgument, GroupsArgument
+from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.session import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT,
@@ -20,12 +21,10 @@ from headrace.cli.session import (
 )
 from headrace.cli.sure import YesOption, make_sure
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="List groups, show how far they are, move and delete them.")
+app = App(cls=Group, no_args_is_help=True, help="List groups, show how far they are, move and delete them.")
 app.command()(reset)
 
 INTERVAL_DEFAULT = 2.0
-
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)]
 
 
 @app.command("list")
@@ -120,7 +119,7 @@ def _places(partitions: Sequence[object]) -> str:
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of the groups.", show_default=False)],
+    names: GroupsArgument,
     *,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,

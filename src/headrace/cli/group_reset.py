@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from headrace.cli.moment import parse_moment
+from headrace.cli.name import GroupArgument
 from headrace.cli.output import JsonOption, WrongUseError, emit_json, emit_table, notice, people
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, with_client
 from headrace.client.group import SHARE
@@ -20,6 +21,7 @@ from headrace.model.errors import (
     UnknownGroupError,
     UnsupportedError,
 )
+from headrace.model.names import check_topic_name
 
 # More digits than any offset or partition has; Python itself reads no number without an end.
 OFFSET_DIGITS_MAX, PARTITION_DIGITS_MAX = 19, 10
@@ -43,7 +45,7 @@ class Move(NamedTuple):
 
 
 def reset(
-    name: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)],
+    name: GroupArgument,
     *,
     to: Annotated[str | None, typer.Option("--to", metavar="PLACE", help="To earliest, latest or an offset.")] = None,
     to_time: Annotated[
@@ -123,6 +125,7 @@ def _aim(to: str | None, to_time: str | None, by: int | None) -> Aim:
 
 def _parse_place(text: str) -> tuple[str, int | None]:
     topic, colon, index = text.partition(":")
+    check_topic_name(topic)
     if not colon:
         return topic, None
     if not (index.isascii() and index.isdigit() and len(index) <= PARTITION_DIGITS_MAX):

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.model.errors import HeadraceError, TimedOutError, UnknownTopicError
+from headrace.model.extra import how_to_install
 
 CHUNK_MESSAGES = 1000
 STALL_S = 15.0
@@ -103,7 +104,7 @@ def client_library() -> Any:
         import confluent_kafka
     except ImportError as error:
         raise ClientMissingError(
-            "headrace bench needs the package confluent-kafka; install it with: pip install 'headrace[bench]'"
+            f"headrace bench needs the package confluent-kafka; {how_to_install('bench')}"
         ) from error
     return confluent_kafka
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from headrace.cli.moment import show_moment
-from headrace.cli.output import EXIT_FAILED, Group, JsonOption, as_text, emit_json, emit_table, notice, people
+from headrace.cli.output import EXIT_FAILED, App, Group, JsonOption, as_text, emit_json, emit_table, notice, people
 from headrace.cli.text import bytes_to_json
 from headrace.host.disk import Disk, File, SystemDisk
 from headrace.log.cleaned import Cleaned, add_place, read_cleaned
@@ -25,11 +25,11 @@ from headrace.model.errors import CorruptLogError, HeadraceError, InvalidRequest
 from headrace.wire.kafka.compression import Codec
 from headrace.wire.kafka.records import Record, decode_batch
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Look into segment files, with the node running or not.")
+app = App(cls=Group, no_args_is_help=True, help="Look into segment files, with the node running or not.")
 
 PathsArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="Segment files (.log), or directories with such below.", show_default=False),
+    typer.Argument(metavar="PATH", help="Segment files (.log), or directories with such below.", show_default=False),
 ]
 
 

@@ -2,16 +2,32 @@
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headrace import __version__
-from headrace.cli import bench, config, consume, group, log, pipeline, produce, queue, receive, send, topic, up, worker
-from headrace.cli.output import Group
+from headrace.cli import (
+    bench,
+    clock,
+    config,
+    consume,
+    group,
+    log,
+    pipeline,
+    produce,
+    queue,
+    receive,
+    send,
+    topic,
+    up,
+    worker,
+)
+from headrace.cli.output import App, Group
 
-app = typer.Typer(
+app = App(
     cls=Group,
     name="headrace",
     no_args_is_help=True,
@@ -22,6 +38,7 @@ app = typer.Typer(
 
 app.command("up", rich_help_panel="The node")(up.up)
 app.add_typer(config.app, name="config", rich_help_panel="The node")
+app.add_typer(clock.app, name="clock", rich_help_panel="The node")
 app.add_typer(log.app, name="log", rich_help_panel="The node")
 app.add_typer(queue.app, name="queue", rich_help_panel="Queues")
 app.command("send", rich_help_panel="Queues")(send.send)
@@ -52,15 +69,15 @@ def root(
 
     Start a node with [cyan]headrace up[/]; then send to a queue and receive from it:
 
-    [cyan]headrace send orders 'one tea'[/]
+    [cyan]headrace send tasks 'one tea'[/]
 
-    [cyan]headrace receive orders[/]
+    [cyan]headrace receive tasks[/]
 
     or produce to a topic and read it as a stream:
 
-    [cyan]echo hello | headrace produce clicks[/]
+    [cyan]echo hello | headrace produce orders[/]
 
-    [cyan]headrace consume clicks[/]
+    [cyan]headrace consume orders[/]
 
     Commands about queues talk to 127.0.0.1:8080 unless --http or HEADRACE_HTTP says otherwise; those about streams
     to 127.0.0.1:9092 unless --server or HEADRACE_SERVER does.
@@ -69,6 +86,8 @@ def root(
 
 def main() -> None:
     _fill_standard_streams()
+    # Ctrl-C may come between the making of a call and its start, about which its user cannot do anything.
+    warnings.filterwarnings("ignore", "coroutine '.*' was never awaited", RuntimeWarning)
     app()
 
 

@@ -9,19 +9,19 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Annotated, Any, NoReturn, cast
+from typing import IO, Annotated, Any, NoReturn, TypeVar, cast
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from headrace.model.errors import HeadraceError, InvalidNameError, InvalidRequestError
+from headrace.model.errors import HeadraceError, InvalidNameError, InvalidRequestError, NotAQueueError
 
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
@@ -37,12 +37,33 @@ class OutputError(HeadraceError):
     """Standard output takes no more: its disk is full, or its device failed."""
 
 
+def _without_flag_types(parameters: list[Any]) -> list[Any]:
+    """Typer's help says of a switch that it takes a <bool>, which it does not."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
+
+
 class Group(TyperGroup):
     """A command group that turns an expected error into one sentence and an exit code."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_flag_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except NotAQueueError as error:
+            fail(
+                f"{error.topic} is a topic and not a queue; `headrace queue create {error.topic}` makes it one, and "
+                f"`headrace consume {error.topic}` reads it as a stream"
+            )
         except HeadraceError as error:
             fail(str(error), code=self.exit_code(error))
         except UnicodeEncodeError as error:
@@ -58,6 +79,16 @@ class Group(TyperGroup):
 
     def exit_code(self, error: HeadraceError) -> int:
         return EXIT_MISUSED if isinstance(error, WrongUseError | InvalidNameError) else EXIT_FAILED
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class App(typer.Typer):
+    """A typer application whose commands are `Command`s."""
+
+    def command(self, *names: Any, **more: Any) -> Callable[[F], F]:
+        return super().command(*names, **{"cls": Command, **more})
 
 
 def fail(message: str, *, code: int = EXIT_FAILED) -> NoReturn:

@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from headrace.cli.moment import show_moment
-from headrace.cli.output import EXIT_MISUSED, Group, JsonOption, emit_json, emit_table, fail, notice, people
+from headrace.cli.output import EXIT_MISUSED, App, Group, JsonOption, emit_json, emit_table, fail, notice, people
 from headrace.cli.pipeline_archive import archive
 from headrace.cli.pipeline_audit import audit
 from headrace.cli.pipeline_capacity import capacity
@@ -68,10 +68,8 @@ class RunGroup(OptionGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(cls=OptionGroup, no_args_is_help=True, help="Run data pipelines on Spark, and see what runs.")
-run_app = typer.Typer(
-    cls=RunGroup, no_args_is_help=True, help="Run a built-in pipeline, or the project in a directory."
-)
+app = App(cls=OptionGroup, no_args_is_help=True, help="Run data pipelines on Spark, and see what runs.")
+run_app = App(cls=RunGroup, no_args_is_help=True, help="Run a built-in pipeline, or the project in a directory.")
 app.add_typer(run_app, name="run")
 for _name, _command, _ in PIPELINES:
     run_app.command(_name)(_command)
@@ -102,7 +100,7 @@ def list_runs(*, state: StateOption = None, as_json: JsonOption = False) -> None
 @app.command()
 def status(
     id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Id of the run; all without.", show_default=False)
+        str | None, typer.Argument(metavar="ID", help="Id of the run; all without.", show_default=False)
     ] = None,
     *,
     state: StateOption = None,

@@ -53,6 +53,12 @@ def archive(
     compact: Annotated[
         bool, typer.Option("--compact/--no-compact", help="Join small files.", rich_help_panel=_UPKEEP)
     ] = True,
+    compact_memory: Annotated[
+        int,
+        typer.Option(
+            "--compact-memory", metavar="MB", help="Memory for joining them, at most.", rich_help_panel=_UPKEEP
+        ),
+    ] = 256,
     vacuum_hours: Annotated[
         int,
         typer.Option(
@@ -76,9 +82,9 @@ def archive(
 
     [bold]Examples[/]
 
-    [cyan]headrace pipeline run archive --topic orders --topic payments --table /lake/messages[/]
+    [cyan]headrace pipeline run archive --topic orders --topic payments --table lake/messages[/]
 
-    [cyan]headrace pipeline run archive --queue jobs --table /lake/jobs --keep-days 90 --continuous[/]
+    [cyan]headrace pipeline run archive --queue tasks --table lake/tasks --keep-days 90 --continuous[/]
     """
     from headrace.spark.pipeline import archive as pipeline
 
@@ -92,6 +98,7 @@ def archive(
         batch_rows=batch_rows,
         keep_days=keep_days,
         compacts=compact,
+        compact_memory_mb=compact_memory,
         vacuum_hours=vacuum_hours or None,
         upkeep_minutes=upkeep,
         skips_lost=skip_lost,

@@ -80,7 +80,7 @@ def audit(
 
     [bold]Examples[/]
 
-    [cyan]headrace pipeline run audit --topic orders --queue payments[/]
+    [cyan]headrace pipeline run audit --topic orders --queue tasks[/]
 
     [cyan]headrace pipeline run audit --lake /data/lake --unique header:order-id[/]
 

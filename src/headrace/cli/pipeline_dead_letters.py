@@ -75,9 +75,9 @@ def dead_letters(
 
     [bold]Examples[/]
 
-    [cyan]headrace pipeline run dead-letters --queue orders-dead --report dead.html[/]
+    [cyan]headrace pipeline run dead-letters --queue tasks-dead --report dead.html[/]
 
-    [cyan]headrace pipeline run dead-letters --queue orders-dead --redrive "attempts > 1 and age < interval 1 day"[/]
+    [cyan]headrace pipeline run dead-letters --queue tasks-dead --redrive "attempts > 1 and age < interval 1 day"[/]
     """
     from headrace.spark.pipeline import dead_letters as pipeline
 

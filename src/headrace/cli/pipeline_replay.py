@@ -109,7 +109,7 @@ def replay(
 
     [bold]Examples[/]
 
-    [cyan]headrace pipeline run replay --table /lake/messages --topic orders --from 2026-03-01 --to again --dry-run[/]
+    [cyan]headrace pipeline run replay --table lake/messages --topic orders --from 2026-03-01 --to again --dry-run[/]
 
     [cyan]headrace pipeline run replay --table /lake/messages --where "body like '%tea%'" --to-queue teas --rate 500[/]
     """

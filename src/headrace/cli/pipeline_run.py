@@ -11,17 +11,20 @@ imported by what the command calls and by nothing here: the command line starts 
 
 import importlib.util
 import inspect
+import os
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, overload
 
 import typer
 
 from headrace.cli.output import EXIT_FAILED, JsonOption, fail, notice
 from headrace.cli.pipeline_view import JsonView, PeopleView, PipelineView
 from headrace.cli.session import parse_pairs
+from headrace.model.extra import how_to_install
 from headrace.spark.pipeline.errors import StoppedEarlyError
 from headrace.spark.pipeline.place import STATE_VARIABLE, default_state
 from headrace.spark.pipeline.run import EVERY_S_DEFAULT, RunSettings, execute
@@ -132,7 +135,7 @@ class Where:
         view: PipelineView = JsonView() if self.as_json else PeopleView(pipeline)
         try:
             with view:
-                id, summary = execute(pipeline, identity, body, settings, view)
+                id, summary = execute(pipeline, identity, body, settings, view, end_at_once=lambda: _end_at_once(view))
         except Exception:
             if self.verbose:
                 traceback.print_exc()
@@ -140,12 +143,17 @@ class Where:
         except StoppedEarlyError:
             notice("Stopped before Spark had started; nothing was begun.")
             return
-        except KeyboardInterrupt:
-            notice("Ended at once; the next run goes on from the checkpoint.")
-            raise typer.Exit(EXIT_FAILED) from None
         view.summary(id, summary)
         if summary.is_found:
             raise typer.Exit(EXIT_FOUND)
+
+
+def _end_at_once(view: PipelineView) -> NoReturn:
+    """Called by the handler of a signal. The JVM ends when it sees that this process has ended."""
+    with suppress(RuntimeError):  # the signal came in the middle of a line that is being printed
+        view.__exit__(None, None, None)
+        notice("Ended at once; the next run goes on from the checkpoint.")
+    os._exit(EXIT_FAILED)
 
 
 _ALWAYS: dict[str, tuple[Any, Any]] = {
@@ -211,4 +219,4 @@ def require_spark() -> None:
     """One sentence for who has not installed it."""
     for package in _NEEDED:
         if importlib.util.find_spec(package) is None:
-            fail(f"pipelines need {package}, which is not installed; install headrace[spark]")
+            fail(f"pipelines need {package}, which is not installed; {how_to_install('spark')}")

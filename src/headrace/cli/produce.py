@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from headrace.cli.moment import parse_moment
+from headrace.cli.name import TopicArgument
 from headrace.cli.output import JsonOption, emit_json, notice
 from headrace.cli.session import DEFAULT_SERVER, DEFAULT_TIMEOUT, ServerOption, TimeoutOption, parse_pairs, session
 from headrace.cli.text import message_from_json, unescape
 from headrace.client.producer import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from headrace.client.values import Outgoing, Produced
 from headrace.model.errors import InvalidRequestError
-from headrace.model.names import check_topic_name
 
 CHUNK_BYTES = 1024 * 1024
 # A line longer than this is no message that any topic takes; it is refused before it fills the memory.
@@ -49,7 +49,6 @@ class InputForm(Enum):
 _ACKS = {Acks.ALL: ACKS_ALL, Acks.LEADER: ACKS_LEADER, Acks.NONE: ACKS_NONE}
 
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send.", show_default=False)]
 FileArgument = Annotated[
     Path | None,
     typer.Argument(metavar="FILE", help="What to send. [dim]default: standard input[/]", show_default=False),
@@ -115,7 +114,6 @@ def produce(
     [cyan]headrace consume orders --json --until-end | headrace produce copy --input json[/]
     """
     # Checked here as well: with nothing to send, no node would say it.
-    check_topic_name(topic)
     if key is not None and key_delimiter is not None:
         raise typer.BadParameter("give --key or --key-delimiter, not both")
     template = Outgoing(

@@ -1,7 +1,7 @@
 """`headrace queue`: make queues, look at them and into them, and change them."""
 
+import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any
 
@@ -9,28 +9,27 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
+from headrace.cli.name import QueueArgument
+from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, fail, notice, people
 from headrace.cli.queue_redrive import readers, redrive
 from headrace.cli.queue_session import (
     DEFAULT_ADMIN,
     AdminOption,
     HttpOption,
-    QueueArgument,
     queue_client,
 )
 from headrace.cli.queue_setting import parse_settings, show_setting
-from headrace.cli.queue_text import browsed_to_json, short_body, show_optional_moment
+from headrace.cli.queue_text import DEATH_COLUMNS, browsed_to_json, death_of, short_body, show_optional_moment
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption, parse_pairs
 from headrace.cli.sure import YesOption, make_sure
 from headrace.client.queue import description as wire
 from headrace.client.queue.description import BrowsedMessage, Description, OfflinePartition
 from headrace.client.settings import DEFAULT_HTTP
-from headrace.model.errors import QueueExistsError, UnknownQueueError
-from headrace.model.names import check_topic_name
+from headrace.model.errors import QueueExistsError, TopicHasRecordsError
 from headrace.model.queue import default_dead_letter
 from headrace.model.topic import Durability
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Make queues, look at them and into them, and change them.")
+app = App(cls=Group, no_args_is_help=True, help="Make queues, look at them and into them, and change them.")
 app.command()(redrive)
 app.command()(readers)
 
@@ -64,14 +63,10 @@ def list_queues(
 
     [bold]Example[/]
 
-    [cyan]headrace queue list --prefix orders[/]
+    [cyan]headrace queue list --prefix tasks[/]
     """
-    found: list[Description] = []
     with queue_client(http, timeout) as client:
-        for name in client.queues(prefix):
-            # Deleted since its name was read.
-            with suppress(UnknownQueueError):
-                found.append(client.queue(name).describe())
+        found = client.describe_queues(prefix)
     if as_json:
         emit_json([_description_json(description) for description in found])
     elif found:
@@ -107,25 +102,37 @@ def create(
     if_missing: Annotated[
         bool, typer.Option("--if-missing", help="Be content if it exists, however it is set.")
     ] = False,
+    convert: Annotated[
+        bool, typer.Option("--convert", help="Make a queue of a topic that holds records, without asking.")
+    ] = False,
     http: HttpOption = DEFAULT_HTTP,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
     as_json: JsonOption = False,
 ) -> None:
     """Make a queue. One that exists with the same settings is left as it is.
 
+    A topic of this name becomes a queue. If it holds records, the command says what will change and asks first.
+
     [bold]Examples[/]
 
-    [cyan]headrace queue create orders --set lease=1m --set max_deliveries=5[/]
+    [cyan]headrace queue create tasks --set lease=1m --set max_deliveries=5[/]
 
-    [cyan]headrace queue create payments -s ordered=true -s guarantee=exactly_once -s backoff=10s-10m[/]
+    [cyan]headrace queue create mails -s ordered=true -s guarantee=exactly_once -s backoff=10s-10m[/]
     """
-    check_topic_name(name)
     config = parse_settings(parse_pairs(settings or []))
     with queue_client(http, timeout) as client:
         queue = client.queue(name)
-        try:
+
+        def make(*, convert: bool) -> Description:
             chosen = None if durability is None else durability.value
-            made = queue.create(partitions=partitions, durability=chosen, **config)
+            return queue.create(partitions=partitions, durability=chosen, convert=convert, **config)
+
+        try:
+            try:
+                made = make(convert=convert)
+            except TopicHasRecordsError as error:
+                _confirm_conversion(name, error)
+                made = make(convert=True)
         except QueueExistsError:
             if not if_missing:
                 raise
@@ -137,6 +144,13 @@ def create(
         people().print(
             f"[bold]{made.name}[/] is there, with {count} partition{'s' * (count != 1)} ({made.durability})."
         )
+
+
+def _confirm_conversion(name: str, error: TopicHasRecordsError) -> None:
+    if not sys.stdin.isatty():
+        fail(f"{error.changes} To confirm, add --convert.")
+    notice(escape(error.changes))
+    typer.confirm(f"Convert {name} to a queue?", abort=True)
 
 
 @app.command()
@@ -151,7 +165,7 @@ def describe(
 
     [bold]Example[/]
 
-    [cyan]headrace queue describe orders[/]
+    [cyan]headrace queue describe tasks[/]
     """
     with queue_client(http, timeout) as client:
         description = client.queue(name).describe()
@@ -183,7 +197,7 @@ def update(
 
     [bold]Example[/]
 
-    [cyan]headrace queue update orders --set lease=2m --set ttl=none[/]
+    [cyan]headrace queue update tasks --set lease=2m --set ttl=none[/]
     """
     changes = parse_settings(parse_pairs(settings or []))
     if not changes:
@@ -210,7 +224,7 @@ def delete(
 
     [bold]Example[/]
 
-    [cyan]headrace queue delete orders --yes[/]
+    [cyan]headrace queue delete tasks --yes[/]
     """
     make_sure(f"Delete {name} with every message in it?", yes=yes)
     with queue_client(admin, timeout) as client:
@@ -234,7 +248,7 @@ def purge(
 
     [bold]Example[/]
 
-    [cyan]headrace queue purge orders --yes[/]
+    [cyan]headrace queue purge tasks --yes[/]
     """
     make_sure(f"Drop every message of {name}?", yes=yes)
     with queue_client(http, timeout) as client:
@@ -259,9 +273,9 @@ def browse(
 
     [bold]Examples[/]
 
-    [cyan]headrace queue browse orders[/]
+    [cyan]headrace queue browse tasks[/]
 
-    [cyan]headrace queue browse orders --state delayed --count 100 --json[/]
+    [cyan]headrace queue browse tasks --state delayed --count 100 --json[/]
     """
     found: list[BrowsedMessage] = []
     after: str | None = None
@@ -279,15 +293,21 @@ def browse(
         for message in found:
             emit_json(browsed_to_json(message))
     elif found:
+        deaths = [death_of(m) for m in found]
+        is_dead = any(deaths)
         emit_table(
-            ("id", "state", "due", "attempt", "priority", "sent", "key", "body"),
+            (
+                *("id", "state", "due", "attempt", "priority", "sent", "key", "body"),
+                *(DEATH_COLUMNS if is_dead else ()),
+            ),
             [
                 (
                     *(m.id, m.state, show_optional_moment(m.due_ms), m.attempt, m.priority),
                     *(show_optional_moment(m.sent_ms), None if m.key is None else short_body(m.key)),
                     short_body(m.body),
+                    *(tuple(map(death.get, DEATH_COLUMNS)) if is_dead else ()),
                 )
-                for m in found
+                for m, death in zip(found, deaths, strict=True)
             ],
         )
     else:
@@ -311,9 +331,9 @@ def explain(
 
     [bold]Examples[/]
 
-    [cyan]headrace queue explain orders --id 0-42[/]
+    [cyan]headrace queue explain tasks --id 0-42[/]
 
-    [cyan]headrace queue explain payments --key alice[/]
+    [cyan]headrace queue explain mails --key alice[/]
     """
     if (id is None) == (key is None):
         raise typer.BadParameter("give one of --id and --key")

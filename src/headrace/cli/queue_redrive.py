@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headrace.cli.moment import parse_moment, show_moment
+from headrace.cli.name import QueueArgument, check_names
 from headrace.cli.output import JsonOption, emit_json, emit_table, fail, notice, people
-from headrace.cli.queue_session import HttpOption, QueueArgument, queue_client
+from headrace.cli.queue_session import HttpOption, queue_client
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption
 from headrace.client.queue.description import Redrive, RedriveFilter
 from headrace.client.queue.sync import Queue
@@ -22,7 +23,12 @@ RATE_MAX = 1_000_000
 _FILTER = "Which dead letters"
 TargetOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="QUEUE", help="Where they go. [dim]default: back to where they came from[/]"),
+    typer.Option(
+        "--to",
+        metavar="QUEUE",
+        help="Where they go. [dim]default: back to where they came from[/]",
+        callback=check_names,
+    ),
 ]
 RateOption = Annotated[
     int | None, typer.Option("--rate", metavar="N", min=1, max=RATE_MAX, help="At most so many a second.")
@@ -34,7 +40,10 @@ KeyOption = Annotated[
     str | None, typer.Option("--key", "-k", metavar="TEXT", help="With this key.", rich_help_panel=_FILTER)
 ]
 SourceOption = Annotated[
-    str | None, typer.Option("--source", metavar="QUEUE", help="That came from there.", rich_help_panel=_FILTER)
+    str | None,
+    typer.Option(
+        "--source", metavar="QUEUE", help="That came from there.", rich_help_panel=_FILTER, callback=check_names
+    ),
 ]
 BeforeOption = Annotated[
     str | None, typer.Option("--before", metavar="TIME", help="Sent before this time.", rich_help_panel=_FILTER)
@@ -74,11 +83,11 @@ def redrive(
 
     [bold]Examples[/]
 
-    [cyan]headrace queue redrive orders-dead[/]
+    [cyan]headrace queue redrive tasks-dead[/]
 
-    [cyan]headrace queue redrive orders-dead --reason timeout --rate 50 --to orders-slow[/]
+    [cyan]headrace queue redrive tasks-dead --reason timeout --rate 50 --to tasks-slow[/]
 
-    [cyan]headrace queue redrive orders-dead --status[/]
+    [cyan]headrace queue redrive tasks-dead --status[/]
     """
     chosen = RedriveFilter(
         reason=reason,
@@ -154,9 +163,9 @@ def readers(
 
     [bold]Examples[/]
 
-    [cyan]headrace queue readers orders[/]
+    [cyan]headrace queue readers tasks[/]
 
-    [cyan]headrace queue readers orders --remove nightly-export[/]
+    [cyan]headrace queue readers tasks --remove nightly-export[/]
     """
     with queue_client(http, timeout) as client:
         queue = client.queue(name)

@@ -15,7 +15,6 @@ from headrace.model.errors import InvalidRequestError
 
 DEFAULT_ADMIN = "127.0.0.1:8081"
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.", show_default=False)]
 HttpOption = Annotated[
     str,
     typer.Option(

@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 from headrace.cli.output import WrongUseError
 from headrace.cli.queue_session import parse_span, show_span
 from headrace.client.queue.description import Guarantee, Settings
+from headrace.model.names import check_topic_name
 
 _SPANS = frozenset({"lease", "delay", "ttl", "retention", "history", "deduplication_window", "reader_lag_max"})
 _COUNTS = frozenset({"max_deliveries", "messages_max", "leased_max", "reader_lag_bytes_max"})
@@ -51,7 +52,7 @@ def _parse(name: str, text: str) -> Any:
         if not dash:
             raise WrongUseError(f"backoff takes a first and a last rest, for example 10s-10m, not {text!r}")
         return {"first": parse_span(first), "last": parse_span(last)}
-    return text
+    return check_topic_name(text) if name == "dead_letter" else text
 
 
 def show_setting(name: str, value: Any) -> str:

@@ -7,8 +7,13 @@ from headrace.cli.output import as_text
 from headrace.cli.text import bytes_to_json
 from headrace.client.queue.description import BrowsedMessage
 from headrace.client.queue.sync import Message
+from headrace.model.message import DEAD_ERROR_HEADER, DEAD_REASON_HEADER, DEAD_SOURCE_HEADER
 
 BODY_SHOWN = 80
+
+# Of a dead-lettered message, and the headers that say so.
+DEATH_COLUMNS = ("source", "reason", "error")
+_DEATH_HEADERS = (DEAD_SOURCE_HEADER, DEAD_REASON_HEADER, DEAD_ERROR_HEADER)
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
@@ -27,7 +32,15 @@ def browsed_to_json(message: BrowsedMessage) -> dict[str, Any]:
         "state": message.state,
         "due_ms": message.due_ms,
         "expires_ms": message.expires_ms,
+        "dead": death_of(message) or None,
     }
+
+
+def death_of(message: BrowsedMessage) -> dict[str, str]:
+    """Where a dead-lettered message came from, why, and what its last attempt failed with; empty for any other."""
+    headers = dict(message.headers)
+    found = zip(DEATH_COLUMNS, map(headers.get, _DEATH_HEADERS), strict=True)
+    return {column: short_body(value) for column, value in found if value is not None}
 
 
 def _common_json(message: Message | BrowsedMessage) -> dict[str, Any]:

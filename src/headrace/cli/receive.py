@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.name import QueueArgument
 from headrace.cli.output import JsonOption, emit_bytes, emit_json, notice
-from headrace.cli.queue_session import HttpOption, QueueArgument, parse_optional_span, parse_span, queue_client
+from headrace.cli.queue_session import HttpOption, parse_optional_span, parse_span, queue_client
 from headrace.cli.queue_text import message_to_json
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption
 from headrace.client.queue.sync import Message, Queue
@@ -52,11 +53,11 @@ def receive(
 
     [bold]Examples[/]
 
-    [cyan]headrace receive orders[/]
+    [cyan]headrace receive tasks[/]
 
-    [cyan]headrace receive orders --count 100 --wait 5s --json[/]
+    [cyan]headrace receive tasks --count 100 --wait 5s --json[/]
 
-    [cyan]headrace receive orders --follow --keys[/]
+    [cyan]headrace receive tasks --follow --keys[/]
     """
     left = count if count is not None or follow else 1
     wait_s = FOLLOW_WAIT_S if follow else parse_span(wait)

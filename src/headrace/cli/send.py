@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.name import QueueArgument
 from headrace.cli.output import JsonOption, emit_json, fail, notice
 from headrace.cli.produce import read_chunks
-from headrace.cli.queue_session import HttpOption, QueueArgument, parse_optional_span, queue_client
+from headrace.cli.queue_session import HttpOption, parse_optional_span, queue_client
 from headrace.cli.session import DEFAULT_TIMEOUT, TimeoutOption, parse_pairs
 from headrace.cli.text import unescape
 from headrace.client.errors import PartlySentError
@@ -16,7 +17,6 @@ from headrace.client.queue.outgoing import OutgoingMessage
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.model.errors import HeadraceError
 from headrace.model.message import Sent
-from headrace.model.names import check_topic_name
 from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX
 
 TextArgument = Annotated[
@@ -68,14 +68,13 @@ def send(
 
     [bold]Examples[/]
 
-    [cyan]headrace send orders 'one tea'[/]
+    [cyan]headrace send tasks 'one tea'[/]
 
-    [cyan]headrace send orders 'later' --delay 15m --priority 9 --key alice[/]
+    [cyan]headrace send tasks 'later' --delay 15m --priority 9 --key alice[/]
 
-    [cyan]seq 1000 | headrace send orders --json[/]
+    [cyan]seq 1000 | headrace send tasks --json[/]
     """
     # Checked here as well: with nothing to send, no node would say it.
-    check_topic_name(queue)
     if text is None and deduplication_id is not None:
         raise typer.BadParameter("one id for many lines would store the first alone; give the TEXT, too")
     template = OutgoingMessage(

@@ -10,12 +10,11 @@ import uvloop
 
 from headrace.cli.output import WrongUseError
 from headrace.client.router import ClientConfig
+from headrace.client.settings import DEFAULT_SERVER as DEFAULT_SERVER
 from headrace.client.stream import StreamClient
 from headrace.model.address import parse_address
 
 T = TypeVar("T")
-
-DEFAULT_SERVER = "127.0.0.1:9092"
 
 ServerOption = Annotated[
     str,

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.output import Group, JsonOption, emit_json, emit_table, notice, people
+from headrace.cli.name import TopicArgument, TopicsArgument
+from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, notice, people
 from headrace.cli.session import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT,
@@ -18,14 +19,12 @@ from headrace.cli.sure import YesOption, make_sure
 from headrace.client.stream import StreamClient
 from headrace.client.values import ConfigEntry, TopicInfo, TopicPartition
 from headrace.model.errors import TopicExistsError
-from headrace.model.names import check_topic_name
 from headrace.model.topic import INT32_MAX
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+app = App(cls=Group, no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
 INT16_MAX = 2**15 - 1  # how Kafka's requests carry the number of replicas
 
-NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the topic; may be given several times."),
@@ -34,7 +33,7 @@ SetOption = Annotated[
 
 @app.command()
 def create(
-    name: NameArgument,
+    name: TopicArgument,
     *,
     partitions: Annotated[
         int | None,
@@ -60,7 +59,6 @@ def create(
 
     [cyan]headrace topic create clicks -s headrace.durability=memory -s retention.ms=3600000[/]
     """
-    check_topic_name(name)
     config = dict(parse_pairs(settings or []))
 
     async def work(client: StreamClient) -> tuple[TopicInfo, bool]:
@@ -111,7 +109,7 @@ def list_topics(
 
 @app.command()
 def describe(
-    name: NameArgument,
+    name: TopicArgument,
     *,
     server: ServerOption = DEFAULT_SERVER,
     timeout: TimeoutOption = DEFAULT_TIMEOUT,
@@ -158,7 +156,7 @@ def describe(
 
 @app.command()
 def alter(
-    name: NameArgument,
+    name: TopicArgument,
     *,
     partitions: Annotated[
         int | None,
@@ -202,7 +200,7 @@ def alter(
 
 @app.command()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.", show_default=False)],
+    names: TopicsArgument,
     *,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,

@@ -29,6 +29,15 @@ HttpOption = Annotated[
         help="Where HTTP clients connect: REST, SQS, health, metrics. [dim]default: 127.0.0.1:8080[/]",
     ),
 ]
+AdminListenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--admin-listen",
+        metavar="HOST:PORT",
+        help="Where administrators connect, who may delete queues too. "
+        "[dim]default: the port after that of --http, on this machine only[/]",
+    ),
+]
 AdvertiseOption = Annotated[
     str | None,
     typer.Option(
@@ -62,6 +71,7 @@ def up(
     data: DataOption = None,
     kafka: KafkaOption = None,
     http: HttpOption = None,
+    admin_listen: AdminListenOption = None,
     advertise: AdvertiseOption = None,
     config: ConfigOption = None,
     node_id: NodeIdOption = None,
@@ -88,6 +98,7 @@ def up(
         "data": ("--data", data),
         "kafka.listen": ("--kafka", kafka),
         "http.listen": ("--http", http),
+        "http.admin_listen": ("--admin-listen", admin_listen),
         "kafka.advertise": ("--advertise", advertise),
         "node_id": ("--node-id", node_id),
         "topics.auto_create": ("--auto-create" if auto_create else "--no-auto-create", _text(auto_create)),
@@ -163,10 +174,10 @@ def _welcome(config: NodeConfig, kafka: str, http: str) -> None:
         f"  Kafka clients connect to [bold green]{kafka}[/]\n"
         f"  Queues, health and metrics are at [bold green]http://{http}/[/]\n\n"
         "Try, in another terminal, a queue:\n"
-        f"  [cyan]headrace send orders 'one tea'{address}[/]\n"
-        f"  [cyan]headrace receive orders{address}[/]\n\n"
+        f"  [cyan]headrace send tasks 'one tea'{address}[/]\n"
+        f"  [cyan]headrace receive tasks{address}[/]\n\n"
         "or a stream:\n"
-        f"  [cyan]echo hello | headrace produce clicks{server}[/]\n"
-        f"  [cyan]headrace consume clicks{server}[/]\n\n"
+        f"  [cyan]echo hello | headrace produce orders{server}[/]\n"
+        f"  [cyan]headrace consume orders{server}[/]\n\n"
         "Ctrl-C stops the node.",
     )

@@ -12,6 +12,7 @@ import typer
 import headrace
 from headrace.app.config import LoggingConfig
 from headrace.app.logs import configure_logging
+from headrace.cli.name import check_names
 from headrace.cli.output import EXIT_FAILED, fail, notice
 from headrace.cli.queue_session import check_http, parse_optional_span
 from headrace.client.settings import DEFAULT_HTTP
@@ -22,7 +23,10 @@ HandlerArgument = Annotated[
     str, typer.Argument(metavar="MODULE:HANDLER", help="A function, or what @headrace.worker made of it.")
 ]
 QueueOption = Annotated[
-    str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Which queue. [dim]default: the decorator's[/]")
+    str | None,
+    typer.Option(
+        "--queue", "-q", metavar="QUEUE", help="Which queue. [dim]default: the decorator's[/]", callback=check_names
+    ),
 ]
 ConcurrencyOption = Annotated[
     int | None,
@@ -90,7 +94,7 @@ def worker(
 
     [cyan]headrace worker teashop:brew[/]
 
-    [cyan]headrace worker teashop:brew --queue orders --concurrency 50 --grace 10s[/]
+    [cyan]headrace worker teashop:brew --queue tasks --concurrency 50 --grace 10s[/]
     """
     configure_logging(LoggingConfig(level=log_level.value, format=log_format.value))
     given = {
@@ -103,7 +107,7 @@ def worker(
     changes = {name: value for name, value in given.items() if value is not None}
     found = _load(handler)
     if not isinstance(found, Worker) and queue is None:
-        fail(f"{handler} says no queue; add --queue, or decorate it with @headrace.worker('orders')")
+        fail(f"{handler} says no queue; add --queue, or decorate it with @headrace.worker('tasks')")
     try:
         chosen = found.configured(**changes) if isinstance(found, Worker) else Worker(found, checked_config(**changes))
     except InvalidConfigError as error:

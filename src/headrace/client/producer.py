@@ -9,6 +9,7 @@ its next sequence is unknown too, and a new one begins at 0.
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, wire_error
@@ -37,7 +38,9 @@ from headrace.wire.kafka.messages.produce import (
 from headrace.wire.kafka.records import Record, encode_batch
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
-ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 # What a record costs beside its key, value and headers, at most.

@@ -14,6 +14,7 @@ import msgspec
 from headrace.client.connection import Connection, connect
 from headrace.client.deadline import Deadline
 from headrace.client.errors import NO_ERROR, UnreachableError, wire_error
+from headrace.client.outage import Outage
 from headrace.client.values import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo, TopicPartition
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -71,6 +72,7 @@ class Router:
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
         self._addresses: dict[int, Address] = {}
         self._topics: dict[str, TopicInfo] = {}
+        self._outage = Outage()
         self.cluster = ClusterInfo(None, -1, ())
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
@@ -218,12 +220,15 @@ class Router:
         unknown_seen = False
         while True:
             try:
-                return await attempt()
+                result = await attempt()
+                self._outage.end()
+                return result
             except HeadraceError as error:
                 # An unknown topic is worth one fresh look: the cache may be old, but waiting makes no topic.
                 if not error.retriable or deadline.is_past or (unknown_seen and isinstance(error, UnknownTopicError)):
                     raise
                 unknown_seen = isinstance(error, UnknownTopicError)
+                self._outage.note(error)
                 pause = min(pause_ms * self._rand.uniform(0.5, 1.5), deadline.left_ms)
             self.forget(names)
             await self.clock.sleep(pause)

@@ -1,5 +1,6 @@
 """How a queue client behaves. Every wait has a deadline, everything that is held a bound."""
 
+import os
 from math import inf
 
 import msgspec
@@ -7,8 +8,22 @@ import msgspec
 from headrace.model.errors import InvalidConfigError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
+DEFAULT_SERVER = "127.0.0.1:9092"
 MIB = 1024 * 1024
 _MAY_BE_ZERO = ("linger_ms", "retry_pause_ms", "retry_pause_ms_max")
+
+
+# The command line reads the same variables.
+
+
+def http_servers() -> str:
+    """Where a node listens for HTTP, for a program that says nothing."""
+    return os.environ.get("HEADRACE_HTTP") or DEFAULT_HTTP
+
+
+def kafka_servers() -> str:
+    """Where a node listens for Kafka clients, for a program that says nothing."""
+    return os.environ.get("HEADRACE_SERVER") or DEFAULT_SERVER
 
 
 class QueueClientConfig(msgspec.Struct, frozen=True, kw_only=True):

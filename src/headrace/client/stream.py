@@ -20,6 +20,7 @@ from headrace.client.fetcher import EARLIEST, LATEST, Fetcher
 from headrace.client.group import Groups
 from headrace.client.producer import ACKS_ALL, Producer
 from headrace.client.router import ClientConfig, Router
+from headrace.client.settings import kafka_servers
 from headrace.client.transactional import TransactionalProducer
 from headrace.client.values import Fetched, Located, Outgoing, Produced, TopicPartition
 from headrace.host.clock import Clock, SystemClock
@@ -32,17 +33,21 @@ NO_OFFSET = -1
 
 
 class StreamClient:
-    """An asynchronous client; use it as a context manager."""
+    """An asynchronous client; use it as a context manager.
+
+    Without `servers` it takes those that HEADRACE_SERVER names, or else 127.0.0.1:9092.
+    """
 
     def __init__(
         self,
-        servers: str | Sequence[str | Address],
+        servers: str | Sequence[str | Address] | None = None,
         *,
         config: ClientConfig | None = None,
         clock: Clock | None = None,
         rand: Rand | None = None,
         transport: Transport | None = None,
     ) -> None:
+        servers = kafka_servers() if servers is None else servers
         listed = servers.split(",") if isinstance(servers, str) else servers
         rand = rand or SystemRand()
         self._router = Router(

@@ -10,7 +10,9 @@ them. Partition keys that no topic points to are left from a crash between the t
 """
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -42,11 +44,23 @@ from headrace.model.errors import (
 )
 from headrace.model.ids import Epoch, NodeId, PartitionId
 from headrace.model.names import check_topic_name
-from headrace.model.topic import Topic, parse_config
+from headrace.model.topic import Topic
+from headrace.model.topic_setting import parse_config
 
 PARTITION_COUNT_MAX = 10_000
 
 T = TypeVar("T")
+
+
+class PartitionLimits(NamedTuple):
+    """How many partitions may be made. Each costs files, memory, and time at the start."""
+
+    topic_max: int = PARTITION_COUNT_MAX
+    # Those of headrace's own topics count, and are made also above it.
+    node_max: int = sys.maxsize
+
+
+UNLIMITED = PartitionLimits()
 
 
 class StoredTopic(NamedTuple):
@@ -60,13 +74,24 @@ class StoredTopic(NamedTuple):
 class Admin:
     """Changes the metadata on behalf of one node."""
 
-    def __init__(self, *, store: Store, catalog: Catalog, node_id: NodeId, clock: Clock, rand: Rand) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        catalog: Catalog,
+        node_id: NodeId,
+        clock: Clock,
+        rand: Rand,
+        limits: PartitionLimits = UNLIMITED,
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._keys = catalog.keys
         self._node_id = node_id
         self._clock = clock
         self._rand = rand
+        self._limits = limits
+        self._being_made = 0  # partitions that the catalog does not show yet
 
     # Topics.
 
@@ -79,13 +104,15 @@ class Admin:
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
         beside: Callable[[Topic], Mapping[str, bytes]] | None = None,
+        is_internal: bool = False,
     ) -> Topic:
         """Create a topic that this node leads. With `validate_only`, say whether it could be and change nothing.
 
-        `beside` gives keys that come into being with the topic or not at all.
+        `beside` gives keys that come into being with the topic or not at all. What is internal is headrace's own, and
+        is made whatever the limits say.
         """
         check_topic_name(name)
-        _check_partition_count(partition_count)
+        self._check_partition_count(name, partition_count, added=partition_count, is_internal=is_internal)
         if replication_factor != 1:
             raise InvalidReplicationError(f"{replication_factor} replicas need as many nodes; this cluster has 1")
         settings = dict(overrides or {})
@@ -109,7 +136,8 @@ class Admin:
                 return START
             return await self._write_topic(topic, ABSENT, first_partition=0, beside=beside(topic) if beside else {})
 
-        await self._catalog.reached(await self._retried(attempt))
+        with self._making(partition_count):
+            await self._catalog.reached(await self._retried(attempt))
         return topic
 
     async def delete_topic(self, name: str) -> Topic:
@@ -136,7 +164,9 @@ class Admin:
 
     async def set_partition_count(self, name: str, count: int, *, validate_only: bool = False) -> Topic:
         """Add partitions. Their number only grows, since what is in a partition cannot be moved to another."""
-        _check_partition_count(count)
+        known = self._catalog.topics.get(name)
+        added = max(count - (0 if known is None else known.partition_count), 0)
+        self._check_partition_count(name, count, added=added)
         goal: list[Topic] = []
 
         async def attempt() -> Revision:
@@ -152,7 +182,8 @@ class Admin:
                 return START
             return await self._write_topic(goal[0], item.mod_revision, first_partition=topic.partition_count)
 
-        await self._catalog.reached(await self._retried(attempt))
+        with self._making(added):
+            await self._catalog.reached(await self._retried(attempt))
         return goal[0]
 
     async def set_config(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> Topic:
@@ -240,6 +271,33 @@ class Admin:
 
     # How it is done.
 
+    def _check_partition_count(self, name: str, count: int, *, added: int, is_internal: bool = False) -> None:
+        topic_max, node_max = self._limits
+        if not 1 <= count <= PARTITION_COUNT_MAX:
+            raise InvalidPartitionsError(f"a topic has 1 to {PARTITION_COUNT_MAX} partitions, not {count}")
+        if is_internal:
+            return
+        if count > topic_max:
+            raise InvalidPartitionsError(
+                f"a topic may have {topic_max} partitions on this node (topics.partitions_max), and {name} would have "
+                f"{count}; ask for fewer, or raise the setting"
+            )
+        there = sum(topic.partition_count for topic in self._catalog.topics.values()) + self._being_made
+        if there + added > node_max:
+            raise InvalidPartitionsError(
+                f"this node has {there} partitions and may have {node_max} (topics.node_partitions_max), so {name} "
+                f"cannot add {added}; delete topics that are not needed, or raise the setting"
+            )
+
+    @contextmanager
+    def _making(self, count: int) -> Iterator[None]:
+        """Count partitions while they are made: others that are asked for meanwhile have to fit beside them."""
+        self._being_made += count
+        try:
+            yield
+        finally:
+            self._being_made -= count
+
     async def _change_config(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
     ) -> Topic:
@@ -309,11 +367,6 @@ class Admin:
 
     async def _retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await retried(attempt, clock=self._clock, rand=self._rand)
-
-
-def _check_partition_count(count: int) -> None:
-    if not 1 <= count <= PARTITION_COUNT_MAX:
-        raise InvalidPartitionsError(f"a topic has 1 to {PARTITION_COUNT_MAX} partitions, not {count}")
 
 
 def _check_in_sync(topic: Topic) -> None:

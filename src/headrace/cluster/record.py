@@ -20,7 +20,8 @@ import msgspec
 from headrace.model.errors import ConfigurationError, InvalidConfigError
 from headrace.model.ids import Epoch, NodeId, PartitionId
 from headrace.model.queue import Queue, QueueConfig
-from headrace.model.topic import Topic, parse_config
+from headrace.model.topic import Topic
+from headrace.model.topic_setting import parse_config
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from headrace.cluster.sqlite_schema import open_database
+from headrace.cluster.sqlite_schema import is_full, open_database
 from headrace.cluster.store import ABSENT, Event, Item, LeaseId, Listing, Revision, check_transaction
 from headrace.cluster.watch import WatchHub
 from headrace.host.clock import Clock, Timer
 from headrace.host.threads import Threads
-from headrace.model.errors import CorruptLogError, StoreConflictError, StoreUnavailableError
+from headrace.model.errors import CorruptLogError, DiskFullError, StoreConflictError, StoreUnavailableError
 
 FILE_NAME = "metadata.sqlite"
 
@@ -42,10 +42,19 @@ class SqliteStore:
 
     operations_max = 100_000
 
-    def __init__(self, path: str, database: sqlite3.Connection, *, clock: Clock, threads: Threads) -> None:
+    def __init__(
+        self,
+        path: str,
+        database: sqlite3.Connection,
+        *,
+        clock: Clock,
+        threads: Threads,
+        make_room: Callable[[], bool],
+    ) -> None:
         self._path = path
         self._database = database
         self._clock = clock
+        self._make_room = make_room
         self._turns = Turns(threads)
         self._hub = WatchHub(revision=_revision(database))
         self._timers: dict[LeaseId, Timer] = {}
@@ -54,11 +63,16 @@ class SqliteStore:
         self._closed = False
 
     @classmethod
-    async def open(cls, directory: str, *, clock: Clock, threads: Threads) -> "SqliteStore":
-        """Open the file in a directory, or make it. Says what is wrong with a database that cannot be used."""
+    async def open(
+        cls, directory: str, *, clock: Clock, threads: Threads, make_room: Callable[[], bool] = lambda: False
+    ) -> "SqliteStore":
+        """Open the file in a directory, or make it. Says what is wrong with a database that cannot be used.
+
+        `make_room` is called on a full disk, and says whether another attempt is worth it. It may block.
+        """
         path = f"{directory}/{FILE_NAME}"
-        database = await threads.run(lambda: open_database(path))
-        store = cls(path, database, clock=clock, threads=threads)
+        database = await threads.run(lambda: open_database(path, make_room=make_room))
+        store = cls(path, database, clock=clock, threads=threads, make_room=make_room)
         for lease, ttl_ms in await store._run(lambda: _leases(database)):
             store._start(lease, ttl_ms)
         return store
@@ -119,8 +133,15 @@ class SqliteStore:
 
     def _guarded(self, call: Callable[[], T]) -> T:
         try:
-            return call()
+            while True:
+                try:
+                    return call()
+                except sqlite3.OperationalError as error:
+                    if not is_full(error) or not self._make_room():
+                        raise
         except sqlite3.OperationalError as error:
+            if is_full(error):
+                raise DiskFullError(f"{self._path}: {error}; nothing was changed. Free space, then retry") from error
             raise StoreUnavailableError(f"{self._path}: {error}; the call may have been carried out") from error
         except sqlite3.DatabaseError as error:
             raise CorruptLogError(

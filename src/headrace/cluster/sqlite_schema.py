@@ -1,8 +1,9 @@
 """The embedded store's file: how it is opened, what it holds, and when it is refused."""
 
 import sqlite3
+from collections.abc import Callable
 
-from headrace.model.errors import ConfigurationError, CorruptLogError, ForeignDataError, UnsupportedError
+from headrace.model.errors import ConfigurationError, CorruptLogError, DiskFullError, ForeignDataError, UnsupportedError
 
 SCHEMA_VERSION = 1
 # Tells this file from other SQLite files: "hrmd".
@@ -23,8 +24,22 @@ _SCHEMA = (
 )
 
 
-def open_database(path: str) -> sqlite3.Connection:
+def open_database(path: str, *, make_room: Callable[[], bool]) -> sqlite3.Connection:
     """Open or make the file, checked and ready, with no transaction open."""
+    while True:
+        try:
+            return _open(path)
+        except DiskFullError:
+            if not make_room():
+                raise
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether a call failed for lack of space, and may be repeated: SQLite has undone it."""
+    return error.sqlite_errorcode == sqlite3.SQLITE_FULL
+
+
+def _open(path: str) -> sqlite3.Connection:
     try:
         database = sqlite3.connect(path, timeout=_LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     except sqlite3.OperationalError as error:
@@ -33,6 +48,8 @@ def open_database(path: str) -> sqlite3.Connection:
         _prepare(path, database)
     except sqlite3.OperationalError as error:
         database.close()
+        if is_full(error):
+            raise DiskFullError(f"{path} cannot be used: {error}; free disk space, then start the node") from error
         raise ConfigurationError(
             f"{path} cannot be used: {error}; is another headrace running on this data directory?"
         ) from error

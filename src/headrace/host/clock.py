@@ -20,10 +20,26 @@ class Clock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as the machine believes. It may jump."""
 
+    def steady_ms(self) -> int:
+        """Counts the time that passes, in a node over restarts too. No jump moves it."""
+
+    def trusted_ms(self) -> int:
+        """The time of day without the jumps of `wall_ms` that are not believed yet."""
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call once on the event loop after a delay."""
 
     async def sleep(self, delay_ms: float) -> None: ...
+
+
+def past_ms(clock: Clock) -> int:
+    """A time of day that has come for certain: what is dropped by age is judged by it."""
+    return min(clock.wall_ms(), clock.trusted_ms())
+
+
+def stamp_ms(clock: Clock) -> int:
+    """The latest that it can be: what is written down to be judged by `past_ms` later is never too old."""
+    return max(clock.wall_ms(), clock.trusted_ms())
 
 
 class SystemClock:
@@ -38,6 +54,12 @@ class SystemClock:
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def steady_ms(self) -> int:
+        return self.monotonic_ms()
+
+    def trusted_ms(self) -> int:
+        return self.wall_ms()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)

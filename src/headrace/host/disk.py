@@ -49,6 +49,9 @@ class File(Protocol):
         Writing into reserved blocks costs the kernel a third less than making room with every write.
         """
 
+    def allocate(self, size: int) -> None:
+        """Grow the file to a size, with blocks for every byte of it. OSError where the disk has not as many."""
+
     def close(self) -> None: ...
 
 
@@ -154,6 +157,9 @@ class SystemFile:
         if _fallocate is not None:
             _fallocate(self._fd, _FALLOC_FL_KEEP_SIZE, position, size)
 
+    def allocate(self, size: int) -> None:
+        os.posix_fallocate(self._fd, 0, size)
+
     def close(self) -> None:
         os.close(self._fd)
 
@@ -163,7 +169,7 @@ class SystemDisk:
 
     def open(self, path: str, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return SystemFile(path, os.open(path, flags, 0o640))
+        return SystemFile(path, os.open(path, flags, 0o600))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -172,7 +178,7 @@ class SystemDisk:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, mode=0o750, exist_ok=True)
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

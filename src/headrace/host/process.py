@@ -18,7 +18,7 @@ class DirectoryLock:
     """Held by the one process that uses a data directory; the kernel lets go of it when the process ends."""
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def try_lock(self) -> bool:
         try:
@@ -73,6 +73,14 @@ def on_stop_signal(callback: Callable[[], None]) -> None:
 class ProcessUsage(NamedTuple):
     cpu_seconds: float
     resident_bytes: int
+
+
+def boot_id() -> str:
+    """Differs after each boot of the machine; empty where the kernel does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def process_usage() -> ProcessUsage:

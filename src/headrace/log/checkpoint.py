@@ -29,6 +29,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     # Leader epochs and the first offset of each, below the recovery point. In this file and not beside it: a table that
     # was trimmed or cut belongs to the start and the end of one checkpoint and no other. None where nobody noted them.
     epochs: list[tuple[int, int]] | None = None
+    # Base offsets of the segments: of those up to the recovery point, and of those behind it whose names were synced
+    # since. A segment leaves this list before its file is removed, so one that is listed and not there was lost, and
+    # all that comes before a listed one was synced. None where an older version wrote the checkpoint.
+    segments: list[int] | None = None
 
 
 def encode(checkpoint: Checkpoint) -> bytes:

@@ -12,6 +12,7 @@ from headrace.host.disk import Disk, read_file, write_atomically
 from headrace.host.rand import Rand
 from headrace.host.threads import Threads
 from headrace.log import cleaned as cleaned_file
+from headrace.log.claim import claimed, is_wanted
 from headrace.log.clean import choose_segments
 from headrace.log.compact import is_compacted
 from headrace.log.compactor import Compactor, Hands
@@ -125,7 +126,8 @@ class Cleaner:
         retainer = partition_log.retainer
         assert retainer is not None
         judge = LiveOffsets(retainer.live_offsets(old[0].base_offset, old[-1].next_offset))
-        return await self._replace(partition_log, old, judge, partition_log.cut_count)
+        with claimed(partition_log, old):
+            return await self._replace(partition_log, old, judge, partition_log.cut_count)
 
     async def _replace(self, partition_log: PartitionLog, old: Sequence[Segment], judge: Judge, cut_count: int) -> bool:
         """Put what a judge lets stay in the place of neighbours. False: it was given up, and nothing has changed."""
@@ -168,7 +170,7 @@ class Cleaner:
 
     async def _walk(self, partition_log: PartitionLog, step: Callable[[], bool]) -> bool:
         """Take step after step in a thread, with pauses, until one is the last. False: it was given up."""
-        while not (self._is_ended or partition_log.broken):
+        while not (self._is_ended or partition_log.broken or is_wanted(partition_log)):
             began_us = self._clock.monotonic_us()
             if await self._threads.run(step):
                 return True
@@ -232,5 +234,5 @@ class Cleaner:
 
 
 def _are_there(partition_log: PartitionLog, segments: Sequence[Segment]) -> bool:
-    """Whether retention has not taken any of what is being rewritten."""
+    """Whether a truncation has not taken any of the segments that are being rewritten."""
     return all(segment in partition_log.segments for segment in segments)

@@ -16,16 +16,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
+from headrace.host.ballast import is_no_room
 from headrace.host.clock import Clock
 from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.config import LogConfig
-from headrace.log.flush_plan import FlushPlan
+from headrace.log.disk_error import is_no_descriptor
+from headrace.log.flush_plan import FlushPlan, FlushPutOffError
 from headrace.log.journal import RECORD_HEADER_BYTES, Journal, JournalEntry, place_of
 from headrace.log.pace import Pace
 from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, OverloadedError
 from headrace.model.ids import Offset, PartitionId
 
 # One write takes at most this part of a journal file, however many partitions were written to in a turn.
@@ -60,6 +62,8 @@ _GATHER_MS = 2
 # as they are small, because a journal that wants to sync meanwhile waits for the disk.
 _BEHIND_COUNT = 8
 _BEHIND_GROUP_BYTES = 512 * 1024
+# How soon a flush is tried again that was put off.
+_NO_ROOM_MS = 500
 
 
 class SyncStats:
@@ -134,6 +138,29 @@ class Committer:
         self._trickling: set[PartitionLog] = set()
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
+        self._ended = False
+        self._rests: set[asyncio.Event] = set()
+
+    def end(self) -> None:
+        """Hurry, and try nothing again that finds no space: the node is stopping."""
+        self._ended = True
+        self.pace.end()
+        for rest in self._rests:
+            rest.set()
+
+    async def rest(self) -> bool:
+        """Wait a while for what a flush wanted, and say whether to try again."""
+        if self._ended:
+            return False
+        over = asyncio.Event()
+        timer = self._clock.call_later(_NO_ROOM_MS, over.set)
+        self._rests.add(over)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+            self._rests.discard(over)
+        return not self._ended
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
         """Make an append durable. The log's listener is called when it is."""
@@ -178,37 +205,49 @@ class Committer:
     async def _run_direct(self, log: PartitionLog) -> None:
         try:
             while log.durable_offset < log.covered_offset and log.broken is None:
-                await self.flush(log)
+                if not await self.flush(log) and not await self.rest():
+                    return
         finally:
             self._direct.discard(log)
 
-    async def flush(self, log: PartitionLog) -> None:
-        """Sync a log's segments up to its end. A failure breaks the log, which its listener is told."""
-        await self._flush_all([log])
+    async def flush(self, log: PartitionLog) -> bool:
+        """Sync a log's segments up to its end. A failure breaks the log, which its listener is told.
 
-    async def _flush_all(self, logs: Sequence[PartitionLog]) -> None:
+        False: it was put off, for want of space or of a descriptor, and the journal still has what was deferred. Try
+        again later.
+        """
+        return not await self._flush_all([log])
+
+    async def _flush_all(self, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
         """Sync several logs one after the other in one thread. One caller at a time, at most, has more than one log:
-        who holds several locks and waits for the next is then never waited for by another such."""
+        who holds several locks and waits for the next is then never waited for by another such.
+
+        Returns those whose flush was put off.
+        """
         locks: list[asyncio.Lock] = []
         try:
             for log in logs:
                 lock = self.lock(log)
                 await lock.acquire()
                 locks.append(lock)
-            changed = await self._flush_locked(logs)
+            changed, put_off = await self._flush_locked(logs)
         finally:
             for lock in locks:
                 lock.release()
         for log in changed:
             log.listener()
+        return put_off
 
-    async def _flush_locked(self, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
-        """Returns the logs that are durable further than before, or broken."""
+    async def _flush_locked(self, logs: Sequence[PartitionLog]) -> tuple[list[PartitionLog], list[PartitionLog]]:
+        """Returns the logs that are durable further than before, or broken; and those whose flush was put off."""
         changed = [log for log in logs if log.broken is None]
         plans: list[tuple[PartitionLog, FlushPlan]] = []
+        put_off: list[PartitionLog] = []
         for log in changed:
             try:
                 plans.append((log, log.plan_flush()))
+            except OverloadedError:
+                put_off.append(log)
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 continue
         failures: Sequence[OSError | None] = [None] * len(plans)
@@ -217,10 +256,12 @@ class Committer:
             failures = await self._threads.run(lambda: [self._run(plan) for _, plan in plans])
             self.stats.segment_time.add(self._clock.monotonic_us() - began_us)
         for (log, plan), failure in zip(plans, failures, strict=True):
+            if isinstance(failure, FlushPutOffError):
+                put_off.append(log)
             self.stats.failures += failure is not None
             log.flushed(plan, failure)
             self.stats.segment_syncs += len(plan.files)
-        return changed
+        return changed, put_off
 
     def _run(self, plan: FlushPlan) -> OSError | None:
         """Blocks. A failure is that log's own, and the next one in line is synced all the same."""
@@ -283,19 +324,30 @@ class Committer:
         await self._write_part(part, size)
 
     async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
-        entries = list(part.values())
         try:
             if not self._journal.has_room(size):
                 await self._switch()
-            self._journaled.update(part)
-            write = self._journal.frame(entries).write
-            meanwhile = _take_meanwhile(part)
+        except OSError as error:
+            # Nothing of this write has reached a file, so the segments take all of it.
+            self.stats.failures += 1
+            if not is_no_room(error) and not is_no_descriptor(error):
+                self._journal_failure = error
+            self._divert(part)
+            return
+        self._journaled.update(part)
+        write = self._journal.frame(list(part.values())).write
+        meanwhile = _take_meanwhile(part)
+        try:
             began_us = self._clock.monotonic_us()
             await self._threads.run(partial(self._write_and_tell, write, meanwhile) if meanwhile else write)
         except OSError as error:
-            # Nobody knows what of this write is on the device, so it is not repeated and the file not used again.
-            self._journal_failure = error
             self.stats.failures += 1
+            if is_no_room(error):
+                self._journal.end_file()
+                self._divert(part)
+                return
+            # What of this write is on the device is not known, so it is not repeated and the file not used again.
+            self._journal_failure = error
             for log in part:
                 log.fail(error)
                 log.listener()
@@ -314,6 +366,12 @@ class Committer:
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
                     self._trickling.add(log)
                     self._spawn(self._trickle(log))
+
+    def _divert(self, part: dict[PartitionLog, Group]) -> None:
+        """Have the segments make durable what the journal could not take."""
+        for log in part:
+            self._groups.pop(log, None)
+            self._go_direct(log)
 
     def _write_and_tell(self, write: Callable[[], None], meanwhile: Callable[[], None]) -> None:
         """Blocks. Told from the thread, the loop goes on just when this lets the interpreter go; work that it began
@@ -356,11 +414,14 @@ class Committer:
                 log = left.pop()
                 size += self._behind.pop(log, 0)
                 some.append(log)
-            await self._flush_all(some)
+            put_off = await self._flush_all(some)
+            left += put_off
+            if put_off and not await self.rest():
+                break
             await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
-        if all(log.broken is None or log.is_deleted for log in logs):
+        if not left and all(log.broken is None or log.is_deleted for log in logs):
             self._journal.release(generation)
         else:
-            # The broken log's recovery will need its records.
+            # The recovery of what is broken or found no space will need its records.
             self._journal.retire(generation)
         self._file_freed.set()

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, past_ms, stamp_ms
 from headrace.host.disk import Disk
 from headrace.host.rand import Rand
 from headrace.host.threads import Threads
 from headrace.log import compact
+from headrace.log.claim import claimed
 from headrace.log.compacted import Compacted, read_compacted, save_compacted
 from headrace.log.config import LogConfig
 from headrace.log.judge import Judge
@@ -57,7 +58,8 @@ class Compactor:
             segments = await self._choose(partition_log, state)
             if not segments or partition_log.cut_count != cut_count:
                 return False
-            return await self._pass(partition_log, segments, state, cut_count)
+            with claimed(partition_log, segments):
+                return await self._pass(partition_log, segments, state, cut_count)
         except FileNotFoundError:
             if partition_log.segments[0] is oldest and partition_log.cut_count == cut_count:
                 raise
@@ -67,7 +69,7 @@ class Compactor:
         self, partition_log: PartitionLog, segments: Sequence[Segment], state: Compacted, cut_count: int
     ) -> bool:
         config = partition_log.config
-        began_ms = self._clock.wall_ms()
+        began_ms = past_ms(self._clock)
         start = Offset(max(state.upto, partition_log.start_offset))
         aborted = _aborted(partition_log, segments)
         build = await self._map(partition_log, segments, aborted, start)
@@ -87,7 +89,7 @@ class Compactor:
             build.upto,
             judge.removable_counts,
             delete_retention_ms=config.delete_retention_ms,
-            now_ms=self._clock.wall_ms(),
+            now_ms=stamp_ms(self._clock),
         )
         save = partial(save_compacted, self._disk, partition_log.directory, after)
         if not await self._hands.save(partition_log, cut_count, save):
@@ -134,7 +136,7 @@ class Compactor:
     def _candidates(self, partition_log: PartitionLog, state: Compacted, *, below: Offset) -> list[Segment]:
         stable = compact.stable_segments(partition_log, below=below)
         dirty_from = Offset(state.upto)
-        return compact.old_enough(stable, partition_log.config, dirty_from=dirty_from, now_ms=self._clock.wall_ms())
+        return compact.old_enough(stable, partition_log.config, dirty_from=dirty_from, now_ms=past_ms(self._clock))
 
     async def _is_due(self, partition_log: PartitionLog, state: Compacted, *, below: Offset) -> bool:
         config, dirty_from = partition_log.config, Offset(state.upto)
@@ -146,7 +148,7 @@ class Compactor:
             oldest_ms = await self._threads.run(partial(self._first_ms, dirty[0]))
         segments = self._candidates(partition_log, state, below=below)
         load = compact.load_of(segments, Offset(max(dirty_from, partition_log.start_offset)))
-        return bool(segments) and compact.is_due(load, state, config, oldest_ms=oldest_ms, now_ms=self._clock.wall_ms())
+        return bool(segments) and compact.is_due(load, state, config, oldest_ms=oldest_ms, now_ms=past_ms(self._clock))
 
     async def _learn_times(self, partition_log: PartitionLog, dirty: Sequence[Segment]) -> None:
         """Have the newest time of every dirty segment known, which is in its index."""

@@ -21,6 +21,8 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # Sends are refused while the file system has less than this free; acknowledgements and deletes go on.
     disk_reserve_bytes: int = 256 * MIB
     disk_check_interval_ms: int = 1_000
+    # Held back in a file, so that acknowledgements, deletions and a start have space where nothing else is free.
+    disk_ballast_bytes: int = 32 * MIB
     # Segment files kept open. The rest of the process's descriptors is for connections.
     open_files_max: int = 4096
     # A segment is cleaned when less than half of it is live, and at least this much would be gained.

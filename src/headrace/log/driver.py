@@ -11,10 +11,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from headrace.host.clock import Clock
+from headrace.host.ballast import Ballast
+from headrace.host.clock import Clock, past_ms
 from headrace.host.disk import Disk
 from headrace.host.rand import Rand
 from headrace.host.threads import Threads
+from headrace.log import disk_error
 from headrace.log.clean import needs_roll_to_clean
 from headrace.log.cleaner import Cleaner
 from headrace.log.commit import Committer
@@ -28,14 +30,16 @@ from headrace.log.maintenance import (
     needs_checkpoint,
     needs_roll,
     plan_checkpoint,
+    plan_drop,
     plan_truncation,
 )
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Blocking, ReadAt, Reads
+from headrace.log.space import Space
 from headrace.log.startup import Startup
 from headrace.log.walk import Cut, scan_to
 from headrace.model.batch import Buffer
-from headrace.model.errors import DiskFullError, HeadraceError, PartitionOfflineError
+from headrace.model.errors import HeadraceError, PartitionOfflineError
 from headrace.model.ids import Offset, PartitionId
 from headrace.model.topic import Durability, TopicConfig
 
@@ -69,13 +73,15 @@ class LogStore:
         read_threads: Threads,
         directory: str,
         config: LogConfig,
+        ballast: Ballast | None = None,  # shared with what else the node must write at a full disk
     ) -> None:
         self.logs: dict[PartitionId, PartitionLog] = {}
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
         self.damage = Damage()
-        self.files = Files(disk, open_max=config.open_files_max)
-        self.is_full = False
+        self.ballast = Ballast(disk, directory, size_bytes=0) if ballast is None else ballast
+        self.space = Space(disk, directory, reserve_bytes=config.disk_reserve_bytes, ballast=self.ballast)
+        self.files = Files(disk, open_max=config.open_files_max, space=self.space)
         self._disk = disk
         self._clock = clock
         self._rand = rand
@@ -92,6 +98,11 @@ class LogStore:
         self._unadmitted: deque[Callable[[], None]] = deque()
         self._pauses: set[asyncio.Event] = set()
         self._is_stopping = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether sends are refused, because the disk's reserve is reached."""
+        return self.space.is_full
 
     # Start and stop.
 
@@ -119,7 +130,7 @@ class LogStore:
             checkpoint=self.checkpoint,
             discard=self._discard,
         )
-        self._check_space()
+        await self._look_at_space()
         self._spawn(self._maintain_always())
         self._spawn(self._clean_always())
         self._spawn(self._watch_space())
@@ -132,19 +143,20 @@ class LogStore:
     async def stop(self) -> None:
         """Make everything durable and leave the mark of a clean stop."""
         self._is_stopping = True
-        self.committer.pace.end()
+        self.committer.end()
         self.cleaner.end()
         for pause in self._pauses:
             pause.set()
         while self._tasks:
             await asyncio.wait(self._tasks)
         shutdown_id = str(self._rand.uuid())
+        is_clean = not self.refused
         for partition_log in self.logs.values():
             with suppress(HeadraceError):  # a log that its disk fails now says so itself
                 partition_log.write_tail()
                 partition_log.give_back_reserve()
-            await self.checkpoint(partition_log, shutdown_id=shutdown_id)
-        is_clean = all(partition_log.broken is None for partition_log in self.logs.values()) and not self.refused
+            # Without a checkpoint the journal may hold what the segments lack, and is kept.
+            is_clean &= await self.checkpoint(partition_log, shutdown_id=shutdown_id)
         await self._sync_threads.run(lambda: self._startup.leave(shutdown_id if is_clean else ""))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -186,8 +198,7 @@ class LogStore:
             async with self._made_lock:
                 await self._sync_threads.run(lambda: self._startup.note_made(made))
         except OSError as error:
-            path = error.filename or self._directory
-            raise DiskFullError(f"{path} could not be made: {error.strerror}; free disk space") from error
+            raise disk_error.refusal(error, error.filename or self._directory, "made") from error
         self.logs.update(made)
 
     async def delete(self, id: PartitionId) -> None:
@@ -207,7 +218,8 @@ class LogStore:
         if offset >= partition_log.end_offset:
             return
         await self.committer.leave_journal(partition_log)
-        await self.committer.flush(partition_log)
+        if not await self.committer.flush(partition_log):
+            raise self.space.refusal()
         partition_log.check_usable()
         async with self.committer.lock(partition_log):
 
@@ -220,6 +232,7 @@ class LogStore:
             plan = plan_truncation(partition_log, cut, journal_sequence=self._journal.sequence)
             try:
                 await self._sync_threads.run(lambda: plan.run(self._disk, self._startup.trash))
+                checkpointed(partition_log, plan.checkpoint)
             except OSError as error:
                 # Memory and files no longer agree: what is cut may stand behind what would be appended.
                 partition_log.fail(error)
@@ -241,8 +254,8 @@ class LogStore:
     async def _free_files(self) -> None:
         while self._unadmitted:
             for partition_log in list(self.logs.values()):
-                if partition_log.has_unsynced:
-                    await self.committer.flush(partition_log)
+                if partition_log.has_unsynced and not await self.committer.flush(partition_log):
+                    await self.committer.rest()
                 while self._unadmitted and self.files.has_room:
                     self._unadmitted.popleft()()
             await asyncio.sleep(0)
@@ -313,18 +326,21 @@ class LogStore:
                 partition_log.listener()
                 return False
             plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
+            failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
             except OSError as error:
-                partition_log.flushed(flush, error)
-                partition_log.listener()
-                return False
-            partition_log.flushed(flush)
+                failure = error
+            partition_log.flushed(flush, failure)
             partition_log.listener()
             try:
-                await self._sync_threads.run(lambda: plan.run(self._disk))
+                if failure is not None:
+                    raise failure
+                # By it records are deleted, and segments that are done with.
+                await self._sync_threads.run(lambda: self.ballast.insist(lambda: plan.run(self._disk)))
             except OSError as error:
                 # Nothing is lost: the last checkpoint still holds. The indexes on disk are in doubt.
+                partition_log.checkpoint_error = error
                 log.warning("checkpoint failed", extra={"directory": partition_log.directory, "error": str(error)})
                 for segment in partition_log.segments:
                     if segment.index is not None:
@@ -337,22 +353,28 @@ class LogStore:
         """Roll, checkpoint and expire one log, as far as each is due."""
         if partition_log.broken is not None:
             return
-        now_ms = self._clock.wall_ms()
-        if needs_roll(partition_log, now_ms=now_ms) or needs_roll_to_clean(partition_log, self._config):
-            partition_log.roll(now_ms=now_ms)
-        if needs_checkpoint(partition_log, self._config, now_ms=now_ms):
+        now_ms, wall_ms = past_ms(self._clock), self._clock.wall_ms()
+        if needs_roll(partition_log, now_ms=now_ms, wall_ms=wall_ms) or needs_roll_to_clean(
+            partition_log, self._config
+        ):
+            partition_log.roll(now_ms=wall_ms)
+        if needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
             await self.checkpoint(partition_log)
         async with self.committer.lock(partition_log):
-            stems = []
             while partition_log.broken is None:
-                stems += [segment.stem for segment in expire(partition_log, floor=floor, now_ms=now_ms)]
+                expire(partition_log, floor=floor, now_ms=now_ms)
                 # Where compaction has left nothing there is no age to be learnt.
                 oldest = next((one for one in partition_log.segments if one.size), partition_log.active)
                 if oldest.max_timestamp_ms is not None or oldest.next_offset > floor:
                     break
                 await self._read_threads.run(partial(partition_log.load_index, oldest))
-        if stems:
-            await self._discard(partition_log, stems)
+            plan = plan_drop(partition_log)
+            if not plan.stems or partition_log.broken is not None:
+                return
+            await self._sync_threads.run(lambda: plan.run(self._disk))
+            partition_log.saved = plan.checkpoint
+            partition_log.dropped_stems = []
+        await self._discard(partition_log, plan.stems)
 
     async def clean(self, partition_log: PartitionLog) -> bool:
         """Clean one group of a log's segments, if any is worth it, and say whether that was done."""
@@ -391,7 +413,7 @@ class LogStore:
     async def _watch_space(self) -> None:
         elapsed_ms = 0
         while await self._pause(self._config.disk_check_interval_ms):
-            self._check_space()
+            await self._look_at_space()
             elapsed_ms += self._config.disk_check_interval_ms
             if elapsed_ms >= self._config.flush_interval_ms:
                 elapsed_ms = 0
@@ -399,15 +421,16 @@ class LogStore:
                     if partition_log.config.durability is Durability.REPLICATED and partition_log.has_unsynced:
                         await self.committer.flush(partition_log)
 
-    def _check_space(self) -> None:
-        try:
-            is_full = self._disk.free_bytes(self._directory) < self._config.disk_reserve_bytes
-        except OSError as error:
-            log.warning("free disk space is not known", extra={"directory": self._directory, "error": str(error)})
-            return
-        if is_full != self.is_full:
-            self.is_full = is_full
-            if is_full:
-                log.error("disk reserve reached; sends are refused", extra={"directory": self._directory})
-            else:
-                log.warning("disk has space again; sends are accepted", extra={"directory": self._directory})
+    async def _look_at_space(self) -> None:
+        was_full = self.is_full
+        self.space.check()
+        if self.is_full and not was_full:
+            for partition_log in self.logs.values():
+                with suppress(HeadraceError):  # it is a hint
+                    partition_log.give_back_reserve()
+        if self.space.can_refill:
+            try:
+                await self._sync_threads.run(self.ballast.refill)
+            except OSError as error:
+                log.warning("no space could be held back for a full disk", extra={"error": str(error)})
+            self.space.check()

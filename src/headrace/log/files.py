@@ -7,10 +7,12 @@ happened earlier; so is one that a thread is reading or syncing.
 from collections import OrderedDict
 
 from headrace.host.disk import Disk, File
+from headrace.log.space import Space
 
 
 class Files:
-    def __init__(self, disk: Disk, *, open_max: int) -> None:
+    def __init__(self, disk: Disk, *, open_max: int, space: Space) -> None:
+        self.space = space  # what may be written to all of them
         self._disk = disk
         self._open_max = open_max
         self._open: OrderedDict[str, File] = OrderedDict()

@@ -16,7 +16,9 @@ Sequences rise for ever. Replay takes the files in order of generation and, of e
 does not check: that one was being written when the node died, and nobody had been answered.
 
 Unless a later write stands behind it. A write begins when the one before it was synced, so what does not check was
-durable then, and is damaged now: what it held was acknowledged and may be nowhere else. `find_damage` says so.
+durable then, and is damaged now: what it held was acknowledged and may be nowhere else. `find_damage` says so. It also
+misses a file that is gone or was emptied, by the list that is kept of them (`journal_list.py`). An operator who gives
+up what a file held leaves one of its name with `.lost` behind it.
 """
 
 import struct
@@ -24,7 +26,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from headrace.host.disk import Disk, File, write_fully
+from headrace.host.disk import Disk, File, parent_directory, write_fully
+from headrace.log.journal_list import JournalList
 from headrace.model.batch import Buffer
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset, PartitionId
@@ -45,10 +48,7 @@ _FILL_BYTES = 1024 * 1024
 _SEARCH_BYTES = 1024 * 1024
 _FILE_COUNT = 2
 _SUFFIX = ".journal"
-_ADVICE = (
-    "messages that were acknowledged before the last crash may be in this file alone; "
-    "restore it from a backup, or move it away to start without them"
-)
+_LOST_SUFFIX = ".lost"
 
 RECORD_HEADER_BYTES = _RECORD_HEADER.size
 
@@ -109,9 +109,11 @@ class Journal:
 
     def __init__(self, disk: Disk, directory: str, *, file_bytes: int) -> None:
         self._disk = disk
-        self._directory = directory
+        self.directory = directory
         self._file_bytes = file_bytes
         self._files: list[JournalFile] = []
+        self._list = JournalList(disk, parent_directory(directory))
+        self._listed: dict[str, int] | None = None  # as it was found
         self._generation = 0
         self._sequence = 0
 
@@ -124,12 +126,13 @@ class Journal:
 
     def open(self) -> list[JournalRecord]:
         """Open the files that are there and return what they hold, in order."""
-        self._disk.make_directory(self._directory)
+        self._listed = self._list.load()
+        self._disk.make_directory(self.directory)
         found: list[tuple[int, list[JournalRecord]]] = []
-        for name in self._disk.list_directory(self._directory):
+        for name in self._disk.list_directory(self.directory):
             if not name.endswith(_SUFFIX):
                 continue
-            file = self._disk.open(f"{self._directory}/{name}")
+            file = self._disk.open(f"{self.directory}/{name}")
             journal_file = JournalFile(file)
             self._files.append(journal_file)
             header = _read_file_header(file)
@@ -142,18 +145,32 @@ class Journal:
         found.sort(key=lambda pair: pair[0])
         return [record for _, records in found for record in records]
 
-    def find_damage(self) -> CorruptLogError | None:
+    def find_damage(self, *, was_used: bool = False) -> CorruptLogError | None:
         """Something in the files that was durable and no longer checks. For who opens them after a crash, before
         `begin`: a clean stop has voided all of it. The last write of a file may be a torn one, and is taken for that.
+
+        `was_used`: records were written here, so there were files, also where the list of them is gone.
         """
+        listed = self._listed
+        if listed is None:
+            listed = {f"{number}{_SUFFIX}": 0 for number in range(_FILE_COUNT)} if was_used else {}
+        sizes = {_name_of(one): one.file.size() for one in self._files}
+        for name, size in listed.items():
+            path = f"{self.directory}/{name}"
+            if name not in sizes and not self._disk.exists(path + _LOST_SUFFIX):
+                return _damage(path, 0, f"a file of {size} bytes" if size else "a file", "no file")
+            if sizes.get(name, size) < size:
+                return _damage(path, sizes[name], f"a file of {size} bytes", f"{sizes[name]} bytes")
         for one in self._files:
+            path = one.file.path
             if not one.read_end:
                 head = one.file.pread(0, _FILE_HEADER.size)
-                if len(head) == _FILE_HEADER.size and any(head):
-                    return _damage(one, 0, "a header", head.hex())
+                # A file is listed once it has a header.
+                if _name_of(one) in (self._listed or ()) or (len(head) == _FILE_HEADER.size and any(head)):
+                    return _damage(path, 0, "a header", head.hex() or "nothing")
             elif (later := _find_later_write(one)) is not None:
                 found = f"none that checks, and record {later} behind it"
-                return _damage(one, one.read_end, f"record {one.next_sequence}", found)
+                return _damage(path, one.read_end, f"record {one.next_sequence}", found)
         return None
 
     def begin(self, *, sequence_min: int, keep: bool = False) -> None:
@@ -170,29 +187,59 @@ class Journal:
                 file.is_retired, file.is_free = True, False
         else:
             self.clear()
-            for extra in self._files[_FILE_COUNT:]:
-                extra.file.close()
-                self._disk.remove(extra.file.path)
-            del self._files[_FILE_COUNT:]
-            for file in self._files:
-                self._fill(file)
+            # What is about to go, or to become shorter, is struck off the list first.
+            sizes = {name: min(size, self._file_bytes) for name, size in self._sizes(_FILE_COUNT).items()}
+            if self._list.write(sizes):
+                for extra in self._files[_FILE_COUNT:]:
+                    extra.file.close()
+                    self._disk.remove(extra.file.path)
+                del self._files[_FILE_COUNT:]
+                for file in self._files:
+                    self._fill(file)
         while self._usable_count < _FILE_COUNT:
             self._add_file()
+        if self._list.write(self._sizes()):
+            self._put_lost_away()
         self._start(next(file for file in self._files if file.is_free))
 
     def clear(self) -> None:
         """Void all records, by giving each file a generation under which none of them checks."""
         for file in self._files:
-            self._start(file)
-            file.is_free = True
+            self._void(file)
+
+    def _put_lost_away(self) -> None:
+        """What an operator gave up is given up once. The next file of that name would be missed again."""
+        for name in self._disk.list_directory(self.directory):
+            if name.endswith(_SUFFIX + _LOST_SUFFIX):
+                path = f"{self.directory}/{name}"
+                self._disk.rename(path, f"{path}-{self._generation}")
+
+    def forget_missing(self) -> None:
+        """Strike off the list what is missing, because a clean stop had voided it."""
+        if self._listed is not None:
+            found = self._sizes()
+            sizes = {name: min(size, found[name]) for name, size in self._listed.items() if name in found}
+            if sizes != self._listed:
+                self._list.write(sizes)
+
+    def _sizes(self, count: int | None = None) -> dict[str, int]:
+        """How large the files are that have a header, or those of the first so many, by name."""
+        return {_name_of(one): one.file.size() for one in self._files[:count] if one.generation}
 
     def _add_file(self) -> JournalFile:
-        names = set(self._disk.list_directory(self._directory))
+        names = set(self._disk.list_directory(self.directory))
         name = next(name for n in range(len(names) + 1) if (name := f"{n}{_SUFFIX}") not in names)
-        added = JournalFile(self._disk.open(f"{self._directory}/{name}", create=True))
-        self._fill(added)
-        self._disk.sync_directory(self._directory)
+        added = JournalFile(self._disk.open(f"{self.directory}/{name}", create=True))
+        try:
+            self._fill(added)
+            self._void(added)
+            self._disk.sync_directory(self.directory)
+        except OSError:
+            added.file.close()
+            self._disk.remove(added.file.path)
+            raise
         self._files.append(added)
+        self._list.write(self._sizes())
         return added
 
     def _fill(self, journal_file: JournalFile) -> None:
@@ -209,14 +256,18 @@ class Journal:
         file.fdatasync()
 
     def _start(self, journal_file: JournalFile) -> None:
-        self._generation += 1
+        self._void(journal_file)
         self._active = journal_file
+        journal_file.is_free = False
+
+    def _void(self, journal_file: JournalFile) -> None:
+        self._generation += 1
+        _write_file_header(journal_file.file, generation=self._generation, first_sequence=self._sequence + 1)
+        journal_file.file.fdatasync()
         journal_file.generation = self._generation
         journal_file.seed = _seed(self._generation)
         journal_file.position = _SECTOR_BYTES
-        journal_file.is_free = False
-        _write_file_header(journal_file.file, generation=self._generation, first_sequence=self._sequence + 1)
-        journal_file.file.fdatasync()
+        journal_file.is_free = True
 
     # Write.
 
@@ -270,6 +321,14 @@ class Journal:
         framed = Framed(active.file, data, active.position)
         active.position += len(data)
         return framed
+
+    def end_file(self) -> None:
+        """Write nothing more to the active file, whose last write found no space. The next one goes to the other file.
+
+        Behind what a failed write left, a record would be taken for damage. Records of it that did reach the file are
+        no harm: what they hold goes to the segments, at the same offsets.
+        """
+        self._active.position = self._file_bytes
 
     def close(self) -> None:
         for file in self._files:
@@ -326,14 +385,20 @@ def _seed(generation: int) -> int:
     return crc32c(struct.pack(">Q", generation))
 
 
-def _damage(journal_file: JournalFile, position: int, expected: str, found: str) -> CorruptLogError:
+def _name_of(journal_file: JournalFile) -> str:
+    return journal_file.file.path.rpartition("/")[2]
+
+
+def _damage(path: str, position: int, expected: str, found: str) -> CorruptLogError:
+    give_up = "make an empty file" if found == "no file" else "rename it to"
     return CorruptLogError(
-        file=journal_file.file.path,
+        file=path,
         position=position,
         expected=expected,
         found=found,
         what="journal",
-        advice=_ADVICE,
+        advice="messages that were acknowledged before the last crash may be in this file alone; restore it from a "
+        f"backup, or {give_up} {path}{_LOST_SUFFIX} to start without them",
     )
 
 

@@ -1,14 +1,17 @@
 """Which files of a partition's directory are its segments. Blocks.
 
 Where a segment was cleaned, the list of cleaned segments decides: files that it replaced, and rewritten ones that a
-crash did not let become part of it, are moved away. Nothing goes because the list is missing (failure row 20): a
-rewritten file with no other that holds its messages then is damage, and is told.
+crash did not let become part of it, are moved away. The checkpoint decides what must be there: each offset at which it
+lists a segment has that segment, or a cleaned one that stands for it, or the partition has lost messages and is refused
+before any file is touched. So a rewrite that nothing lists is never damage, and nothing goes because a list is missing
+(failure row 20).
 """
 
 import re
 from collections.abc import Iterable
 
 from headrace.host.disk import Disk
+from headrace.log.checkpoint import Checkpoint
 from headrace.log.cleaned import NAME as CLEANED_NAME
 from headrace.log.cleaned import Cleaned, read_cleaned
 from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment, segment_name
@@ -22,13 +25,13 @@ _NAME = re.compile(r"(?P<base>\d{20})(\.(?P<generation>\d+))?\.(log|index|timein
 _Key = tuple[int, int | None]
 
 
-def find_segments(disk: Disk, directory: str, trash: Trash, *, now_ms: int) -> list[Segment]:
+def find_segments(disk: Disk, directory: str, trash: Trash, point: Checkpoint, *, now_ms: int) -> list[Segment]:
     """The segments in order, each with its size and its end, but for the end of the last one."""
     names = disk.list_directory(directory)
     listed = read_cleaned(disk, directory)
     found = {_key(name) for name in names if name.endswith(LOG_SUFFIX) and _NAME.fullmatch(name)}
     entries: dict[_Key, Cleaned] = {(entry.base_offset, entry.generation): entry for entry in listed or ()}
-    kept = _choose(directory, found, entries, was_listed=listed is not None)
+    kept = _choose(directory, found, entries, point, was_listed=listed is not None)
     for key in sorted(found - kept, key=str):
         trash.take_segment(f"{directory}/{segment_name(*key)}")
     _remove_orphans(disk, directory, names, kept)
@@ -42,7 +45,9 @@ def find_segments(disk: Disk, directory: str, trash: Trash, *, now_ms: int) -> l
     return segments
 
 
-def _choose(directory: str, found: set[_Key], entries: dict[_Key, Cleaned], *, was_listed: bool) -> set[_Key]:
+def _choose(
+    directory: str, found: set[_Key], entries: dict[_Key, Cleaned], point: Checkpoint, *, was_listed: bool
+) -> set[_Key]:
     """The files that make up the log."""
     present = [entry for key, entry in entries.items() if key in found]
     plain = {
@@ -51,27 +56,27 @@ def _choose(directory: str, found: set[_Key], entries: dict[_Key, Cleaned], *, w
         if key[1] is None and not any(entry.base_offset <= key[0] < entry.next_offset for entry in present)
     }
     kept: set[_Key] = plain | {(entry.base_offset, entry.generation) for entry in present}
-    first = min((base for base, _ in kept), default=None)
-    for base, generation in entries:
-        # What is older than all that is there, retention took.
-        if (base, generation) not in found and (first is None or base > first):
-            raise CorruptLogError(
-                file=f"{directory}/{segment_name(base, generation)}{LOG_SUFFIX}",
-                position=0,
-                expected="a cleaned segment",
-                found="no file",
-                what="content",
-            )
     for key in found - kept:
-        if not was_listed and key[1] is not None and (key[0], None) not in plain:
-            raise CorruptLogError(
-                file=f"{directory}/{CLEANED_NAME}",
-                position=0,
-                expected=f"a list with {segment_name(*key)}{LOG_SUFFIX}",
-                found="no file",
-                what="content",
-            )
+        is_needed = point.segments is None or key[0] in point.segments
+        if not was_listed and key[1] is not None and (key[0], None) not in plain and is_needed:
+            raise _missing(f"{directory}/{CLEANED_NAME}", f"a list with {segment_name(*key)}{LOG_SUFFIX}")
+    first = min((base for base, _ in kept), default=None)
+    for key, entry in entries.items():
+        # What is older than all that is there, retention took, as far as an older version's checkpoint can say.
+        is_expired = first is not None and key[0] <= first
+        if point.segments is not None:
+            is_expired = entry.next_offset <= point.log_start
+        if key not in found and not is_expired:
+            raise _missing(f"{directory}/{segment_name(*key)}{LOG_SUFFIX}", "a cleaned segment")
+    bases = {base for base, _ in kept}
+    for base in point.segments or ():
+        if base not in bases and not any(one.base_offset <= base < one.next_offset for one in present):
+            raise _missing(f"{directory}/{segment_name(base)}{LOG_SUFFIX}", "a segment")
     return kept
+
+
+def _missing(file: str, expected: str) -> CorruptLogError:
+    return CorruptLogError(file=file, position=0, expected=expected, found="no file", what="content")
 
 
 def _size(disk: Disk, segment: Segment) -> int:

@@ -7,6 +7,9 @@ down here after its files are durable and before anybody may write to it.
 
 One line for each, with a checksum, and new ones at the end. A line that is torn or damaged says nothing, which is what
 was known before it was written. What no longer exists is left out when the node starts.
+
+The file itself is the first thing that is made in a new data directory. Where there is none beside other files, it was
+lost: what is there is written down again, and what is not there is taken for lost too.
 """
 
 from collections.abc import Iterable
@@ -24,17 +27,21 @@ class Made:
         self._directory = directory
         self._names: set[str] = set()
         self._size: int | None = None  # bytes of the file; None where it has to be written as a whole
+        self.is_lost = False  # there is no such file, and there was one: any partition may have been made
 
     def __contains__(self, id: PartitionId) -> bool:
-        return id.directory in self._names
+        return self.is_lost or id.directory in self._names
 
     def __len__(self) -> int:
         return len(self._names)
 
-    def load(self) -> None:
-        """Read the file. Blocks."""
+    def load(self, *, is_new: bool) -> None:
+        """Read the file, or make it where the data directory is new. Blocks."""
         path = f"{self._directory}/{NAME}"
         if not self._disk.exists(path):
+            self.is_lost = not is_new
+            if is_new:
+                self._replace(set())
             return
         data = read_file(self._disk, path)
         names = []
@@ -69,6 +76,7 @@ class Made:
     def keep(self, ids: Iterable[PartitionId]) -> None:
         """Have exactly these written down. Blocks."""
         names = {id.directory for id in ids}
+        self.is_lost = False
         if names != self._names or self._size is None:
             self._replace(names)
 

@@ -7,23 +7,29 @@ nobody else writes, in a thread. The order in which things become durable:
 
     segments, then indexes and snapshots, then the checkpoint that vouches for all of them,
     and only then may a file go that the last checkpoint still spoke of.
+
+A segment's file goes only after a checkpoint is durable that no longer lists it. A start can therefore tell a segment
+that retention took from one that was lost.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from headrace.host.disk import Disk, parent_directory, write_atomically, write_fully
 from headrace.log import checkpoint as checkpoint_file
 from headrace.log import cleaned as cleaned_file
 from headrace.log import snapshots
 from headrace.log.checkpoint import Checkpoint
+from headrace.log.claim import unclaimed
 from headrace.log.compacted import lower_compacted
 from headrace.log.config import LogConfig
 from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import FOLDS_DIRECTORY, cut_file
 from headrace.log.retention import SegmentFacts, count_expired
-from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
+from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX
 from headrace.log.snapshots import TakenSnapshot
 from headrace.log.trash import Trash
 from headrace.log.walk import Cut
@@ -81,6 +87,7 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[TakenSnapshot], *, shutdo
             index_count=len(active.index),
             snapshot_offset=min((fold.offset for fold in folds), default=log.snapshot_offset),
             epochs=[(int(epoch), int(start)) for epoch, start in log.epochs.entries],
+            segments=[int(segment.base_offset) for segment in log.segments],
         ),
         retainer_count=log.retainer_count,
     )
@@ -88,15 +95,18 @@ def plan_checkpoint(log: PartitionLog, folds: Sequence[TakenSnapshot], *, shutdo
 
 def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
     """Note that a plan is durable."""
-    log.saved_start_offset = Offset(plan.checkpoint.log_start)
+    log.saved = plan.checkpoint
     log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
     log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
     if plan.retainer_count == log.retainer_count:
         log.snapshot_offset = Offset(plan.checkpoint.snapshot_offset)
 
 
-def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
-    """Whether the active segment is too old to go on, by its own age or because all of it is past retention."""
+def needs_roll(log: PartitionLog, *, now_ms: int, wall_ms: int) -> bool:
+    """Whether the active segment is too old to go on, by its own age or because all of it is past retention.
+
+    `now_ms` is what messages are judged by, `wall_ms` what segments are made by.
+    """
     active = log.active
     if active.is_empty:
         return False
@@ -106,7 +116,7 @@ def needs_roll(log: PartitionLog, *, now_ms: int) -> bool:
     retention_ms = config.retention_ms if config.is_deleting else UNLIMITED
     expired = retention_ms != UNLIMITED and 0 <= newest_ms < now_ms - retention_ms
     deleted = log.start_offset >= log.end_offset
-    return expired or deleted or now_ms - active.created_ms >= config.segment_age_ms_max
+    return expired or deleted or wall_ms - active.created_ms >= config.segment_age_ms_max
 
 
 def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bool:
@@ -121,8 +131,8 @@ def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bo
     return rolled and (settled or crowded)
 
 
-def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> list[Segment]:
-    """Forget the segments that retention lets go; the caller moves their files away."""
+def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> None:
+    """Drop the segments that retention lets go, in memory. The cleaner is asked for those that it still works on."""
     # The segment that the checkpoint names stays, or an unclean start would miss it.
     floor = min(floor, log.recovery_base)
     if log.snapshot_offset >= 0:
@@ -137,7 +147,39 @@ def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> list[Segment]:
         now_ms=now_ms,
         live_from=_live_from(log),
     )
-    return log.drop_segments(count)
+    log.drop_segments(unclaimed(log, log.segments[:count]))
+
+
+class DropPlan(NamedTuple):
+    """The durable side of dropping a log's oldest segments, before their files go."""
+
+    directory: str
+    stems: list[str]
+    checkpoint: Checkpoint
+
+    def run(self, disk: Disk) -> None:
+        """Blocks. The indexes go first: on a full disk the new checkpoint takes their blocks."""
+        for stem in self.stems:
+            for suffix in (INDEX_SUFFIX, TIMEINDEX_SUFFIX):
+                if disk.exists(stem + suffix):
+                    disk.remove(stem + suffix)
+        write_atomically(disk, self.directory, checkpoint_file.NAME, checkpoint_file.encode(self.checkpoint))
+
+
+def plan_drop(log: PartitionLog) -> DropPlan:
+    """Have the durable checkpoint forget what was dropped. Nothing else in it is new: no segment is synced."""
+    saved = log.saved
+    last = saved.segments[-1] if saved.segments else saved.recovery_segment
+    return DropPlan(
+        directory=log.directory,
+        stems=log.dropped_stems,
+        checkpoint=msgspec.structs.replace(
+            saved,
+            log_start=log.start_offset,
+            segments=[int(one.base_offset) for one in log.segments if one.base_offset <= last],
+            shutdown_id="",
+        ),
+    )
 
 
 def _live_from(log: PartitionLog) -> Offset:

@@ -22,12 +22,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from headrace.host.disk import Disk
+from headrace.log import disk_error
+from headrace.log.checkpoint import Checkpoint
+from headrace.log.claim import Claim
 from headrace.log.cleaned import Cleaned
 from headrace.log.compacted import Compacted
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
-from headrace.log.flush_plan import FlushPlan
+from headrace.log.flush_plan import FlushPlan, FlushPutOffError
 from headrace.log.index import SparseIndex
 from headrace.log.reader import Located, Reads, Slice, read_batches
 from headrace.log.retainer import Retainer
@@ -39,9 +44,10 @@ from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
     CorruptLogError,
+    DiskFailedError,
     DiskFullError,
+    HeadraceError,
     OffsetOutOfRangeError,
-    OverloadedError,
     PartitionOfflineError,
     UnknownTopicError,
 )
@@ -90,7 +96,7 @@ class PartitionLog:
         self._list = SegmentList(segments, load_index)
         self.epochs = epochs
         self.start_offset = start_offset
-        self.saved_start_offset = start_offset  # as a durable checkpoint has it
+        self.saved = Checkpoint(log_start=start_offset)  # the durable checkpoint
         self.end_offset = segments[-1].next_offset
         self.durable_offset = self.end_offset
         self.covered_offset = self.end_offset  # durable, or on its way there in the journal or a flush
@@ -103,6 +109,7 @@ class PartitionLog:
         self.was_clean = True
         self.bytes_since_checkpoint = 0
         self.broken: Exception | None = None
+        self.checkpoint_error = OSError("no checkpoint has failed")  # the last one's, where it has
         self.is_deleted = False
         # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
@@ -124,6 +131,8 @@ class PartitionLog:
         self.compacted: Compacted | None = None  # how far; None until somebody asked
         self.generation = max((entry.generation for entry in self.cleaned_entries), default=0)  # of the newest cleaning
         self.cut_count = 0  # truncations since the log was opened
+        self.dropped_stems: list[str] = []  # oldest segments that were dropped, and whose files are still there
+        self.claim: Claim | None = None  # what the cleaner works on
         self._directory_is_synced = True
 
     # What is there.
@@ -170,7 +179,7 @@ class PartitionLog:
             if not self.is_deleted:
                 _logger.critical("partition is offline", extra={"directory": self.directory, "error": str(error)})
         for segment in self.segments:
-            segment.tail = []
+            self._drop_tail(segment)
             self._let_close(segment)
 
     def delete(self) -> None:
@@ -191,14 +200,21 @@ class PartitionLog:
                 "check the disk and restart the node, which recovers the partition from its files"
             )
 
+    def checkpoint_refusal(self) -> HeadraceError:
+        """Why the last checkpoint failed."""
+        return disk_error.refusal(self.checkpoint_error, f"a checkpoint of {self.directory}", "written")
+
     # Append.
 
-    def append(self, batches: Sequence[Incoming], *, epoch: Epoch, now_ms: int, defer: bool = False) -> list[Offset]:
+    def append(
+        self, batches: Sequence[Incoming], *, epoch: Epoch, now_ms: int, defer: bool = False, is_owed: bool = False
+    ) -> list[Offset]:
         """Give offsets to batches and write them to the page cache in one call; return their base offsets.
 
         All or nothing: on an error the file is as it was, or the log is broken. With `defer` the bytes stay in memory
         for now, since the caller makes them durable in the journal before anybody is told of them: a thousand
-        partitions with a trickle each are then written when there is something to write, or somebody reads.
+        partitions with a trickle each are then written when there is something to write, or a reader asks. With
+        `is_owed` it is written as long as the node's ballast makes room for it.
         """
         if self.broken is not None:
             self.check_usable()
@@ -210,7 +226,7 @@ class PartitionLog:
             segment.size + size > self.config.segment_bytes_max
             or now_ms - segment.created_ms >= self.config.segment_age_ms_max
         ):
-            segment = self.roll(now_ms=now_ms)
+            segment = self.roll(now_ms=now_ms, is_owed=is_owed)
         offsets = []
         offset = self.end_offset
         for header, data in batches:
@@ -222,9 +238,10 @@ class PartitionLog:
                 # Copied, because what arrived is a small piece of a frame that may be large.
                 segment.tail.append(bytes(data))
             segment.is_synced = False
+            self.files.space.defer(size)
         else:
             self.write_tail()
-            self._write(segment, [batch.data for batch in batches])
+            self._write(segment, [batch.data for batch in batches], is_owed=is_owed)
         index, position = segment.index, segment.size
         assert index is not None
         self.epochs.assign(epoch, self.end_offset)
@@ -242,7 +259,7 @@ class PartitionLog:
     def append_stored(self, header: BatchHeader, data: memoryview, *, now_ms: int) -> None:
         """Append a batch that has its offset and epoch: one from the journal, or from a leader."""
         assert header.base_offset == self.end_offset, f"{header.base_offset} does not follow {self.end_offset}"
-        self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms)
+        self.append([Incoming(header, data)], epoch=Epoch(header.leader_epoch), now_ms=now_ms, is_owed=True)
 
     def write_tail(self) -> None:
         """Write what was deferred. On an error it stays so: it is durable in the journal, and may be tried again."""
@@ -252,19 +269,30 @@ class PartitionLog:
         end = segment.size
         segment.size -= sum(map(len, segment.tail))
         try:
-            self._write(segment, segment.tail)
-            segment.tail = []
+            self._write(segment, segment.tail, is_owed=True, is_tail=True)
+            self._drop_tail(segment)
         finally:
             segment.size = end
 
-    def _write(self, segment: Segment, buffers: Sequence[Buffer]) -> None:
-        try:
-            write_buffers(self.files, segment, buffers)
-        except PartitionOfflineError as error:
-            self.fail(error)
-            raise
+    def _drop_tail(self, segment: Segment) -> None:
+        if segment.tail:
+            self.files.space.defer(-sum(map(len, segment.tail)))
+            segment.tail = []
 
-    def roll(self, *, now_ms: int) -> Segment:
+    def _write(self, segment: Segment, buffers: Sequence[Buffer], *, is_owed: bool, is_tail: bool = False) -> None:
+        while True:
+            try:
+                write_buffers(self.files, segment, buffers, is_tail=is_tail)
+            except PartitionOfflineError as error:
+                self.fail(error)
+                raise
+            except DiskFullError:
+                if is_owed and self.files.space.ballast.make_room():
+                    continue
+                raise
+            return
+
+    def roll(self, *, now_ms: int, is_owed: bool = False) -> Segment:
         """Begin a new segment at the end."""
         self.write_tail()
         self.give_back_reserve()
@@ -272,13 +300,25 @@ class PartitionLog:
             self.directory, self.end_offset, index=SparseIndex(self.config.index_interval_bytes), created_ms=now_ms
         )
         try:
-            file = self.files.create(segment.path)
-            file.truncate(0)
+            if is_owed:
+                self.files.space.ballast.insist(lambda: self._create(segment))
+            else:
+                self._create(segment)
         except OSError as error:
-            raise DiskFullError(f"{segment.path} could not be created: {error.strerror}; free disk space") from error
+            raise disk_error.refusal(error, segment.path, "created") from error
         self._directory_is_synced = False
         self._list.add(segment)
         return segment
+
+    def _create(self, segment: Segment) -> None:
+        file = self.files.create(segment.path)
+        try:
+            file.truncate(0)
+        except OSError:
+            # What is appended to the old segment instead would be taken for what stands before this one.
+            self.files.close(segment.path)
+            self.disk.remove(segment.path)
+            raise
 
     def give_back_reserve(self) -> None:
         """Free the blocks behind the end: nothing more is written to this segment, for now or for ever."""
@@ -287,11 +327,14 @@ class PartitionLog:
     # Flush.
 
     def plan_flush(self) -> FlushPlan:
-        """What to write and sync so that everything appended so far is durable in the segments."""
+        """What to write and sync so that everything appended so far is durable in the segments.
+
+        OverloadedError: there is no descriptor for it now. Flush again later.
+        """
         self.check_usable()
         try:
             tail = take_tail(self.files, self.active)
-        except OverloadedError as error:
+        except DiskFailedError as error:
             # What was promised must become durable here now, and cannot. The journal is kept for the recovery.
             self.fail(error)
             self.check_usable()
@@ -304,19 +347,32 @@ class PartitionLog:
             active=self.active,
             tail=tail,
             directory=None if self._directory_is_synced else self.directory,
+            checkpoint=None if self._directory_is_synced else self._listing(),
         )
 
+    def _listing(self) -> Checkpoint:
+        """The durable checkpoint with the names of all segments, and nothing else that is new."""
+        names = [int(segment.base_offset) for segment in self.segments]
+        return msgspec.structs.replace(self.saved, segments=names, shutdown_id="")
+
     def flushed(self, plan: FlushPlan, error: Exception | None = None) -> None:
-        """Note the end of a plan. A failed one is never tried again: nobody knows what it left (failure row 15)."""
+        """Note the end of a plan. A failed sync is never tried again: what it left is not known (failure row 15).
+
+        A plan that was put off has failed at no sync, and the next one begins anew.
+        """
         for segment, size in plan.sizes:
             self.files.release(segment.path)
             if error is None and segment.size == size and not segment.is_synced:
                 self._let_close(segment)
+        if isinstance(error, FlushPutOffError):
+            return
         if error is not None:
             self.fail(error)
             return
         if plan.tail is not None:
             plan.tail.done()
+        if plan.checkpoint is not None:
+            self.saved = plan.checkpoint
         if plan.active is self.active:
             self._directory_is_synced = True
         self.durable_offset = max(self.durable_offset, plan.upto)
@@ -389,14 +445,15 @@ class PartitionLog:
 
     # What maintenance changes.
 
-    def drop_segments(self, count: int) -> list[Segment]:
-        """Forget the oldest segments; the caller moves their files away. The active one always stays."""
+    def drop_segments(self, count: int) -> None:
+        """Forget the oldest segments; maintenance moves their files away. The active one always stays."""
         assert count < len(self.segments)
+        assert self.claim is None or not any(segment in self.claim for segment in self.segments[:count])
         dropped = self._list.drop(0, count)
         for segment in dropped:
             self._let_go(segment)
+        self.dropped_stems += [segment.stem for segment in dropped]
         self.raise_start(self.segments[0].base_offset)
-        return dropped
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put a cleaned segment in the place of neighbours whose offsets it stands for. Their files go later."""

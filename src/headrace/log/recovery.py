@@ -67,13 +67,17 @@ def open_log(
 ) -> PartitionLog:
     """Open a partition that is there. One that a crash left without files is made whole, unless it once was so."""
     point, trusted = _read_checkpoint(opening.disk, directory)
-    segments = find_segments(opening.disk, directory, opening.trash, now_ms=opening.now_ms)
+    if was_made:
+        _check_checkpoint_is_there(opening.disk, directory)
+    segments = find_segments(opening.disk, directory, opening.trash, point, now_ms=opening.now_ms)
     if not segments:
         if was_made or point.recovery_point > 0:
             raise CorruptLogError(
                 file=directory, position=0, expected="segment files", found="none", what="partition directory"
             )
         return create_log(id, directory, config, opening)
+    # Lost snapshots are made anew, in a folder that may be lost with them.
+    opening.disk.make_directory(f"{directory}/{FOLDS_DIRECTORY}")
     last = segments[-1]
     is_clean = (
         point.shutdown_id != ""
@@ -89,6 +93,7 @@ def open_log(
         last.index = load_index(opening.disk, last, config.index_interval_bytes, known=point)
     else:
         partition_log = _recover(id, directory, config, opening, segments, epochs, log_start, point, trusted)
+    partition_log.saved = point
     partition_log.recovery_point = Offset(point.recovery_point)
     partition_log.recovery_base = Offset(point.recovery_segment)
     partition_log.journal_sequence = point.journal_sequence
@@ -128,6 +133,24 @@ def _read_checkpoint(disk: Disk, directory: str) -> tuple[Checkpoint, bool]:
     except CorruptLogError as error:
         log.warning("checkpoint is damaged; reading the whole partition", extra={"file": path, "error": str(error)})
         return Checkpoint(), False
+
+
+def _check_checkpoint_is_there(disk: Disk, directory: str) -> None:
+    """Nothing goes from a log before its first checkpoint, so one that has none begins at offset 0."""
+    path = f"{directory}/{checkpoint_file.NAME}"
+    if disk.exists(path):
+        return
+    bases = sorted(name for name in disk.list_directory(directory) if name.endswith(LOG_SUFFIX))
+    if bases and not bases[0].startswith(segment_name(0)):
+        raise CorruptLogError(
+            file=path,
+            position=0,
+            expected=f"a checkpoint, since the oldest segment is {bases[0]}",
+            found="no file",
+            what="partition",
+            advice="restore it from a backup, or put an empty file in its place to open the partition with the "
+            "segments that are there",
+        )
 
 
 def _recover(
@@ -183,6 +206,8 @@ def _recover(
     # What was cleaned lay below a recovery point, so what is wrong there is damage whatever the checkpoint says.
     if problem is not None and (not trusted or last.size < last.gap_bytes):
         raise problem
+    if any(segment.base_offset in (point.segments or ()) for segment in torn):
+        raise problem or _short(last, torn[0])
     was_torn = problem is not None or bool(torn)
     if was_torn:
         log.warning(
@@ -203,6 +228,17 @@ def _recover(
     partition_log.was_clean = False
     partition_log.bytes_since_checkpoint = partition_log.size_bytes if point.recovery_point == 0 else 1
     return partition_log
+
+
+def _short(segment: Segment, later: Segment) -> CorruptLogError:
+    """A segment ends before the next one begins, which was made when all of it was synced."""
+    return CorruptLogError(
+        file=segment.path,
+        position=segment.size,
+        expected=f"batches up to offset {later.base_offset}",
+        found=f"the end of the file, at offset {segment.next_offset}",
+        what="content",
+    )
 
 
 def scan(file: File, segment: Segment, position: int, offset: Offset, epochs: EpochTable) -> Scanned:

@@ -17,8 +17,9 @@ from headrace.host.clock import Clock
 from headrace.host.disk import Disk, parent_directory, read_file, write_atomically
 from headrace.log.files import Files
 from headrace.log.journal import Journal, JournalRecord
+from headrace.log.made import NAME as MADE
 from headrace.log.made import Made
-from headrace.log.maintenance import plan_checkpoint
+from headrace.log.maintenance import checkpointed, plan_checkpoint
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovery import Opening, create_log, open_log
 from headrace.log.trash import Trash
@@ -55,16 +56,25 @@ class Startup:
     def open_all(self, partitions: Mapping[PartitionId, TopicConfig]) -> Opened:
         disk = self._disk
         disk.make_directory(self._directory)
-        self._made.load()
-        if not self._made:
+        root = f"{self._directory}/{PARTITIONS}"
+        self._made.load(is_new=not disk.exists(root) and not disk.exists(self._journal.directory))
+        if self._made.is_lost:
+            log.warning(
+                "list of partitions is missing; restore it from a backup, or see that no partition is missing too",
+                extra={"file": f"{self._directory}/{MADE}"},
+            )
+        elif not self._made:
             # Else it stays away if it is, for whoever puts it back.
-            disk.make_directory(f"{self._directory}/{PARTITIONS}")
+            disk.make_directory(root)
         self._trash = Trash(disk, f"{self._directory}/trash")
         records = self._journal.open()
         disk.sync_directory(self._directory)
         disk.sync_directory(parent_directory(self._directory))
-        self._shutdown_id = self._take_mark()
-        if not self._shutdown_id and (damage := self._journal.find_damage()) is not None:
+        self._shutdown_id = self._read_mark()
+        if self._shutdown_id:
+            self._journal.forget_missing()
+        self._take_mark()
+        if not self._shutdown_id and (damage := self._journal.find_damage(was_used=len(self._made) > 0)) is not None:
             raise damage
         self._trash.empty()
         opened = Opened({}, {})
@@ -89,15 +99,16 @@ class Startup:
         except OSError as error:
             log.warning("list of partitions could not be written", extra={"error": str(error)})
 
-    def _take_mark(self) -> str:
+    def _read_mark(self) -> str:
         path = f"{self._directory}/{_MARK}"
-        if not self._disk.exists(path):
-            return ""
         # A damaged mark is no mark: no partition's checkpoint was written under it.
-        shutdown_id = read_file(self._disk, path).decode("ascii", "replace")
-        self._disk.remove(path)
-        self._disk.sync_directory(self._directory)
-        return shutdown_id
+        return read_file(self._disk, path).decode("ascii", "replace") if self._disk.exists(path) else ""
+
+    def _take_mark(self) -> None:
+        path = f"{self._directory}/{_MARK}"
+        if self._disk.exists(path):
+            self._disk.remove(path)
+            self._disk.sync_directory(self._directory)
 
     def path(self, id: PartitionId) -> str:
         return f"{self._directory}/{PARTITIONS}/{id.directory}"
@@ -181,8 +192,14 @@ class Startup:
             # The journal must be kept for them, and must not be replayed into the others a second time.
             for partition_log in opened.logs.values():
                 partition_log.journal_sequence = sequence
-                plan_checkpoint(partition_log, ()).run(self._disk)
+                self._checkpoint(partition_log)
         self._journal.begin(sequence_min=sequence, keep=bool(opened.refused))
+
+    def _checkpoint(self, partition_log: PartitionLog) -> None:
+        """Write down where a log stands that is durable as a whole."""
+        plan = plan_checkpoint(partition_log, ())
+        plan.run(self._disk)
+        checkpointed(partition_log, plan)
 
     # Going.
 

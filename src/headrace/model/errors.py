@@ -3,7 +3,8 @@
 Gateways map classes to wire codes, each in one table; a test walks every class here and asks every table for it.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
 
 class HeadraceError(Exception):
@@ -46,12 +47,6 @@ class InvalidReplicationError(InvalidRequestError):
     code = "invalid_replication"
 
 
-class InvalidTimestampError(InvalidRequestError):
-    """A timestamp that the topic does not allow."""
-
-    code = "invalid_timestamp"
-
-
 class CorruptBatchError(InvalidRequestError):
     """A batch arrived whose checksum, magic, count or size is wrong. Nothing of it was stored."""
 
@@ -60,9 +55,19 @@ class CorruptBatchError(InvalidRequestError):
 
 
 class InvalidRecordError(InvalidRequestError):
-    """A batch that is intact and must not be stored all the same."""
+    """A batch that is intact and must not be stored all the same. `records` names the bad ones where they are known."""
 
     code = "invalid_record"
+
+    def __init__(self, message: str, *, records: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(message)
+        self.records = records  # place in the batch, and what is wrong
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A timestamp that the topic does not allow."""
+
+    code = "invalid_timestamp"
 
 
 class UnsupportedCodecError(InvalidRequestError):
@@ -216,6 +221,13 @@ class DiskFullError(HeadraceError):
     retriable = True
 
 
+class DiskFailedError(HeadraceError):
+    """The disk refused a write for another reason than lack of space. Nothing of it was stored."""
+
+    code = "disk_failed"
+    retriable = True
+
+
 class OverloadedError(HeadraceError):
     """A named limit is reached. Retry later, with back-off."""
 
@@ -299,8 +311,35 @@ class UnknownQueueError(HeadraceError):
     code = "unknown_queue"
 
 
+class NotAQueueError(UnknownQueueError):
+    """A topic has this name, and it is not a queue. Each interface adds its own way to convert the topic."""
+
+    code = "not_a_queue"
+    topic = ""
+
+    @classmethod
+    def of(cls, topic: str, advice: str = "") -> Self:
+        said = f"{topic} is a topic and not a queue"
+        error = cls(f"{said}; {advice}" if advice else said)
+        error.topic = topic
+        return error
+
+
+class TopicHasRecordsError(HeadraceError):
+    """A topic that holds records becomes a queue only when the caller confirms it. The message says what changes."""
+
+    code = "topic_has_records"
+    changes = ""
+
+    @classmethod
+    def of(cls, changes: str, advice: str = "") -> Self:
+        error = cls(f"{changes} {advice}".rstrip())
+        error.changes = changes
+        return error
+
+
 class QueueExistsError(HeadraceError):
-    """A queue of this name exists with another configuration, or a topic that is no queue."""
+    """A queue of this name exists with another configuration, or is being created or deleted."""
 
     code = "queue_exists"
 
@@ -315,6 +354,10 @@ class StaleReceiptError(HeadraceError):
     """The lease of this receipt is over: it expired, or the message was leased again, released or acknowledged."""
 
     code = "stale_receipt"
+
+    def __init__(self, message: str, *, is_gone: bool = False) -> None:
+        super().__init__(message)
+        self.is_gone = is_gone  # the message is not in the queue any more
 
 
 class QueueFullError(HeadraceError):
@@ -480,6 +523,13 @@ class UnstableOffsetError(GroupError):
     """A transaction that is not over has an offset for this partition. Ask again."""
 
     code = "unstable_offset"
+    retriable = True
+
+
+class GroupUnsettledError(GroupError):
+    """The group is between two generations and cannot change its protocol. Ask again."""
+
+    code = "group_unsettled"
     retriable = True
 
 

@@ -11,7 +11,8 @@ A queue's messages are ordinary records of its topic. What a record has no field
     headrace-id               of a moved message: the id that it had in the queue to which it was sent first
     headrace-origin           of a moved message: the id of the queue in which it had that id first
     headrace-move-id          set on a moved message, so that a repeated move stores it once
-    headrace-dead-*           of a dead letter: reason, source queue, offset there, attempts, times of first and last
+    headrace-dead-*           of a dead letter: reason, the last attempt's error, source queue, offset there, attempts,
+                              times of first and last
 """
 
 from typing import NamedTuple
@@ -29,14 +30,18 @@ ORIGIN_HEADER = "headrace-origin"
 MOVE_HEADER = "headrace-move-id"
 DEAD_PREFIX = "headrace-dead-"
 DEAD_REASON_HEADER = "headrace-dead-reason"
+DEAD_ERROR_HEADER = "headrace-dead-error"  # what the last attempt failed with, where its consumer said so
 DEAD_SOURCE_HEADER = "headrace-dead-source"
 DEAD_OFFSET_HEADER = "headrace-dead-offset"  # "<partition>-<offset>"
 DEAD_ATTEMPTS_HEADER = "headrace-dead-attempts"
+DEAD_RECEIVES_HEADER = "headrace-dead-receives"  # the same, with those in the queues that it died in before
 DEAD_FIRST_HEADER = "headrace-dead-first-attempt-ms"
 DEAD_LAST_HEADER = "headrace-dead-last-attempt-ms"
 DEAD_SENT_HEADER = "headrace-dead-sent-ms"  # when it was first sent
 
 Headers = tuple[tuple[str, bytes], ...]
+
+_DIGITS_MAX = 18  # of a count that a producer of any protocol may have written
 
 
 class Message(NamedTuple):
@@ -111,6 +116,14 @@ def property_headers(priority: int, delay_ms: int | None, ttl_ms: int | None, de
     if deduplication_id:
         headers.append((DEDUPLICATION_HEADER, deduplication_id.encode()))
     return tuple(headers)
+
+
+def receives_before(headers: Headers) -> int:
+    """How often a dead letter was received before it came to its queue; 0 for any other message."""
+    for name, value in headers:
+        if name == DEAD_RECEIVES_HEADER:
+            return int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else 0
+    return 0
 
 
 def message_id(partition: int, offset: int) -> str:

@@ -119,8 +119,11 @@ def check_queue_config(name: str, config: QueueConfig) -> QueueConfig:
         raise InvalidConfigError(f"a queue cannot have this: {error}") from None
     if config.dead_letter is not None:
         check_topic_name(config.dead_letter)
-        if config.dead_letter == name:
-            raise InvalidConfigError(f"{name} cannot be its own dead-letter queue; name another one")
+        if config.dead_letter == name and config.dead_letter_expired:
+            raise InvalidConfigError(
+                f"{name} is its own dead-letter queue, so messages whose time to live is over would come back to it "
+                "again and again; leave out dead_letter_expired, or name another dead-letter queue"
+            )
     if config.backoff is not None and config.backoff.first_ms > config.backoff.last_ms:
         raise InvalidConfigError(
             f"backoff begins at {config.backoff.first_ms} ms, above its end of {config.backoff.last_ms} ms; swap them"

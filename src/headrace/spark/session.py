@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from headrace.model.extra import how_to_install
 from headrace.spark.errors import MissingExtraError
 from headrace.spark.java import java_home
+from headrace.spark.jvm import start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,7 @@ def session(
         master = master or remote or LOCAL
         _prepare_environment(master)
         settings = _settings(master, config or {})
+        start_jvm({"spark.master": master, "spark.app.name": app_name, **settings})
         builder = builder.master(master) if remote is None else builder.remote(remote)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -79,7 +82,7 @@ def _spark_session() -> "type[SparkSession]":
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
-        raise MissingExtraError("Spark is not installed; install headrace[spark]") from None
+        raise MissingExtraError(f"Spark is not installed; {how_to_install('spark')}") from None
     return SparkSession
 
 
@@ -108,6 +111,8 @@ def _settings(master: str, own: Mapping[str, str]) -> dict[str, str]:
     if is_local(master):
         # All rows of the source come from Python workers: over loopback TCP that takes a seventh more of the machine.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
+        # On a cluster, what workers print stays with the executors.
+        settings["spark.python.daemon.module"] = "headrace.spark.daemon"
         # Spark's default is 200, and each is a task in every micro-batch that aggregates or joins.
         settings["spark.sql.shuffle.partitions"] = str(max(2, _cores(master)))
     settings |= own

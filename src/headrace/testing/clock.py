@@ -28,7 +28,7 @@ class SimulatedClock:
 
     def __init__(self, *, monotonic_ms: int = 0, wall_ms: int = 1_700_000_000_000) -> None:
         self._now_ms: float = monotonic_ms
-        self._wall_offset_ms = wall_ms - monotonic_ms
+        self._wall_offset_ms = self._trusted_offset_ms = self._steady_offset_ms = wall_ms - monotonic_ms
         self._timers: list[tuple[float, int, SimulatedTimer]] = []
         self._order = count()
 
@@ -40,6 +40,12 @@ class SimulatedClock:
 
     def wall_ms(self) -> int:
         return int(self._now_ms) + self._wall_offset_ms
+
+    def steady_ms(self) -> int:
+        return int(self._now_ms) + self._steady_offset_ms
+
+    def trusted_ms(self) -> int:
+        return int(self._now_ms) + self._trusted_offset_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> SimulatedTimer:
         timer = SimulatedTimer(callback)
@@ -54,9 +60,11 @@ class SimulatedClock:
         finally:
             timer.cancel()
 
-    def jump_wall(self, delta_ms: int) -> None:
+    def jump_wall(self, delta_ms: int, *, is_believed: bool = True) -> None:
         """Set the wall clock forward or back, as an operator or a time daemon does. No timer notices."""
         self._wall_offset_ms += delta_ms
+        if is_believed:
+            self._trusted_offset_ms = self._wall_offset_ms
 
     def next_timer_ms(self) -> int | None:
         """When the next timer is due, in monotonic time."""

@@ -120,6 +120,9 @@ class SimulatedFile:
     def reserve(self, position: int, size: int) -> None:
         """Reserved blocks are not modelled: no byte is promised by them."""
 
+    def allocate(self, size: int) -> None:
+        self.truncate(max(size, self.size()))
+
     def close(self) -> None:
         self._enter("close")
         self._open = False

@@ -41,6 +41,7 @@ class EntryKind(IntEnum):
     TXN_ENDED = 115
     RETURNED = 116
     REPEATED = 117
+    FAILED = 118
 
 
 HEAD = struct.Struct(">16sqq")
@@ -86,7 +87,7 @@ def read_entry(kind: int, value: bytes) -> QueueEntry | None:
 
 
 def _offsets(kind: EntryKind, value: bytes) -> Offsets:
-    if kind is EntryKind.REJECTED:
+    if kind is EntryKind.REJECTED or kind is EntryKind.FAILED:
         return (NUMBER.unpack_from(value, HEAD.size)[0],)
     if kind is EntryKind.DEAD_LETTERED:
         (reason_size,) = NUMBER.unpack_from(value, HEAD.size)

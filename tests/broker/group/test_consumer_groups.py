@@ -131,7 +131,9 @@ def test_a_group_without_members_becomes_one_of_the_kind_that_its_next_member_sp
         await beat(node, "a", -1)
         await node.become_stable()
         assert (await node.groups.describe("g")).kind is GroupKind.CLASSIC
-        assert await refusal(node, "a", heard.member_epoch) is UnknownGroupError
+        assert await refusal(node, "a", heard.member_epoch) is UnknownMemberError, (
+            "it joins again, and changes the group"
+        )
         await node.kill()
         assert (await node.groups.describe("g")).kind is GroupKind.CLASSIC
         node.abandon()

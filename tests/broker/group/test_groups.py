@@ -388,6 +388,27 @@ def test_offsets_expire_some_time_after_the_group_is_empty_and_the_group_with_th
     run(main())
 
 
+def test_offsets_do_not_expire_by_a_clock_that_is_not_believed() -> None:
+    async def main() -> None:
+        config = GroupsConfig(initial_rebalance_delay_ms=0, offsets_retention_ms=5_000, expiry_interval_ms=1_000)
+        node = await GroupNode(config).start()
+        await node.make()
+        await node.commit(3, group="idle")
+        node.clock.jump_wall(3_600_000, is_believed=False)
+        await node.commit(4, group="ahead")
+        await node.clock.elapse(3_000)
+        assert [await node.committed(group=name) for name in ("idle", "ahead")] == [3, 4]
+        node.clock.jump_wall(-7_200_000, is_believed=False)
+        await node.commit(5, group="behind")
+        node.clock.jump_wall(3_600_000)  # it is right again
+        await node.clock.elapse(1_000)
+        assert await node.committed(group="behind") == 5
+        await node.clock.elapse(3_000)
+        assert await node.committed(group="idle") == -1, "by steady time it has been long enough"
+
+    run(main())
+
+
 def test_groups_are_listed_described_and_their_lag_is_known() -> None:
     async def main() -> None:
         node = await GroupNode().start()

@@ -1,13 +1,16 @@
 """Dead letters and redrives; also a crash at every disk call between a copy and the end at its source (row 34)."""
 
+import asyncio
 import random
+from typing import Any
 
 import pytest
 from tests.broker.node import Node, run
-from tests.broker.queue.world import NAME, QueueWorld
+from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue.port import MessageState, RedriveFilter, RedriveState, Rejection, Release
 from headrace.model.errors import (
+    DiskFullError,
     InvalidConfigError,
     InvalidRequestError,
     RedriveRunningError,
@@ -15,9 +18,10 @@ from headrace.model.errors import (
     UnknownRedriveError,
 )
 from headrace.model.message import MOVE_HEADER, Message
-from headrace.model.queue import Guarantee, QueueConfig
+from headrace.model.queue import Guarantee, Overflow, QueueConfig
 from headrace.testing.clock import settle
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.threads import HeldThreads
 
 DEAD = "orders-dead"
 
@@ -31,6 +35,14 @@ async def reborn(world: QueueWorld, disk: SimulatedDisk, chooser: random.Random)
     node.clock.advance(world.node.clock.monotonic_ms() + 1000)
     await node.start()
     return QueueWorld(node)
+
+
+async def released(threads: HeldThreads, task: "asyncio.Task[Any]") -> Any:
+    """What a task returns whose calls are let through."""
+    while not task.done() or len(threads):
+        threads.release()
+        await settle()
+    return task.result()
 
 
 async def kill_many(world: QueueWorld, bodies: list[bytes]) -> None:
@@ -66,6 +78,145 @@ def test_a_crash_at_any_moment_of_a_move_neither_loses_nor_doubles_a_dead_letter
     run(main())
 
 
+@pytest.mark.parametrize("wait_ms", [0, 5000])
+@pytest.mark.parametrize("options", [{}, {"ordered": True}, {"guarantee": Guarantee.EXACTLY_ONCE}])
+def test_a_receive_is_answered_once_the_message_that_it_found_dying_is_in_the_dead_letter_queue(
+    options: dict[str, Any], wait_ms: int
+) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=2, dead_letter=DEAD, **options)
+        await world.queues.create(DEAD, QueueConfig(max_deliveries=None, ordered=options.get("ordered", False)))
+        for later in (b"a", b"b"):  # which was not there at the first delivery of the other, and so goes behind it
+            await world.send(later, key=b"k")
+            assert bodies_of(await world.receive(1, lease_ms=0)) == [b"a"]
+        letters: list[int] = []
+        receive = world.queues.receive(NAME, count_max=10, lease_ms=60_000, wait_ms=wait_ms)
+        world.queues.after_moves(NAME, receive.promise).then(lambda _: letters.append(world.counts(DEAD).visible))
+        await world.node.clock.elapse(wait_ms + 500)
+        assert letters == [1]
+
+    run(main())
+
+
+def test_an_answer_does_not_wait_for_messages_that_die_after_it() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(partitions=2, max_deliveries=1, dead_letter=DEAD)
+        await world.queues.create(DEAD, QueueConfig(max_deliveries=None))
+        mover, answered = world.queues._mover, []
+        working, moves = mover._send, 0
+
+        async def send(*given: Any) -> Any:
+            nonlocal moves
+            moves += 1
+            if moves < 20:  # while one is moved, the next one dies
+                await world.send(b"more")
+                await world.receive(1, lease_ms=0)
+            return await working(*given)
+
+        mover._send = send
+        await world.send(b"first")
+        await world.receive(1, lease_ms=0)
+        promise = world.queues.receive(NAME, count_max=1).promise
+        world.queues.after_moves(NAME, promise).then(lambda _: answered.append(moves))
+        await world.node.clock.elapse(900)
+        assert moves == 20
+        assert 1 <= answered[0] < 5
+
+    run(main())
+
+
+def test_an_answer_does_not_wait_for_a_dead_letter_that_cannot_be_moved() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=1, dead_letter=DEAD)
+        await world.queues.create(DEAD, QueueConfig(max_deliveries=None))
+        mover = world.queues._mover
+        hanging, working = asyncio.Event(), mover._send
+
+        async def send(*_: Any) -> list[Any]:
+            await hanging.wait()
+            return [DiskFullError("full")]
+
+        mover._send = send
+        await world.send(b"a")
+        await world.receive(1, lease_ms=0)
+        answered: list[int] = []
+
+        def receive() -> None:
+            promise = world.queues.receive(NAME, count_max=1).promise
+            started_ms = world.node.clock.monotonic_ms()
+            told = world.queues.after_moves(NAME, promise)
+            told.then(lambda _: answered.append(world.node.clock.monotonic_ms() - started_ms))
+
+        receive()
+        await world.node.clock.elapse(3000)
+        assert answered == [1000], "a move that hangs is waited for no longer than that"
+        receive()
+        assert answered == [1000, 0], "and by one receive alone"
+        hanging.set()
+        await settle()
+        receive()
+        assert answered == [1000, 0, 0], "nothing waits while a move that failed is tried again"
+        mover._send = working
+        await world.node.clock.elapse(1000)
+        assert world.counts(DEAD).visible == 1
+        await world.send(b"b")
+        await world.receive(1, lease_ms=0)
+        receive()
+        assert answered == [1000, 0, 0]
+        await world.node.clock.elapse(500)
+        assert len(answered) == 4
+        assert world.counts(DEAD).visible == 2, "a move that works is waited for again"
+
+    run(main())
+
+
+@pytest.mark.parametrize("options", [{}, {"ordered": True}, {"guarantee": Guarantee.EXACTLY_ONCE}])
+def test_a_queue_may_be_its_own_dead_letter_queue(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=2, dead_letter=NAME, **options)
+        for later in (b"a", b"b"):  # which was not there at the first delivery of the other, and so goes behind it
+            await world.send(later, key=b"k")
+            for message in await world.receive(1, lease_ms=0):
+                assert message.body == b"a"
+            await world.node.clock.elapse(1)
+        await world.node.clock.elapse(1000)
+        assert (world.counts().visible, world.counts().dead_lettered) == (2, 1)
+        # It is at the end of the queue now, and begins again.
+        assert await world.bodies() == [b"b", b"a"]
+        await world.node.restart()
+        assert world.counts().visible + world.counts().leased == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("overflow", [Overflow.REJECT, Overflow.DROP_OLDEST])
+def test_a_full_queue_takes_its_own_dead_letters(overflow: Overflow) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=1, dead_letter=NAME, messages_max=1, overflow=overflow)
+        await world.send(b"a")
+        await world.receive(lease_ms=0)
+        await world.node.clock.elapse(5000)
+        (again,) = await world.receive()
+        assert again.body == b"a"
+        assert await world.acknowledge(again) == [None]
+
+    run(main())
+
+
+def test_a_topic_is_made_a_queue_that_is_its_own_dead_letter_queue() -> None:
+    async def main() -> None:
+        world = QueueWorld(Node())
+        await world.node.start()
+        await world.node.broker.create_topic(NAME, partition_count=1)
+        with pytest.raises(InvalidConfigError, match="a topic and not a queue"):
+            await world.queues.create("other", QueueConfig(dead_letter=NAME))
+        await world.queues.create(NAME, QueueConfig(dead_letter=NAME))
+        with pytest.raises(InvalidConfigError, match="its own dead-letter queue"):
+            await world.queues.update(NAME, QueueConfig(dead_letter=NAME, dead_letter_expired=True))
+
+    run(main())
+
+
 def test_a_move_that_is_made_again_after_partitions_were_added_stores_no_second_letter() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
@@ -80,6 +231,34 @@ def test_a_move_that_is_made_again_after_partitions_were_added_stores_no_second_
         again = await sending.send_moved(letters)
         assert [(one.partition, one.offset) for one in again] == [(one.partition, one.offset) for one in first]
         assert world.counts().visible == 8
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_dead_lettered_message_says_what_its_last_attempt_failed_with_and_where_it_came_from(is_killed: bool) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(max_deliveries=2)
+        first, _ = await world.send(b"a", b"b")
+        for error in ("ValueError: first", "KeyError: last"):
+            a, _ = sorted(await world.receive(lease_ms=1000), key=lambda message: message.body)
+            if error.endswith("last"):
+                # Nothing is copied before the restart.
+                await world.queues.update(NAME, QueueConfig(max_deliveries=2, dead_letter="later"))
+                await world.node.broker.create_topic("later", partition_count=1)
+            assert await world.queues.release(NAME, [Release(a.receipt, error=error)]) == [None]
+            await world.node.clock.elapse(1000)
+        known = await world.queues.explain(NAME, id=first.id)
+        assert (known.state, "failed with KeyError: last" in known.text) == (MessageState.DYING, True)
+        await (world.node.kill() if is_killed else world.node.restart())
+        await world.queues.create("later", QueueConfig(max_deliveries=None))
+        await world.node.clock.elapse(60_000)
+        page = await world.queues.browse("later", count_max=10)
+        headers = {message.body: dict(message.headers) for message in page.messages}
+        assert headers[b"a"]["headrace-dead-error"] == b"KeyError: last"
+        assert headers[b"a"]["headrace-dead-reason"] == b"delivered 2 times without an acknowledgement"
+        assert headers[b"a"]["headrace-dead-source"] == NAME.encode()
+        assert "headrace-dead-error" not in headers[b"b"], "its lease was over, and nobody said why"
 
     run(main())
 
@@ -206,6 +385,28 @@ def test_a_redrive_of_an_ordered_queue_takes_all_of_each_key_in_its_order(rate: 
         (redrive,) = world.queues.redrives(DEAD)
         assert (redrive.state, redrive.moved, redrive.total) == (RedriveState.COMPLETED, 6, 6)
         assert await world.bodies() == [b"a0", b"a1", b"a2", b"b3", b"b4", b"c5"]
+
+    run(main())
+
+
+def test_a_redrive_moves_every_message_that_the_count_includes_though_none_is_on_disk_yet() -> None:
+    async def main() -> None:
+        threads = HeldThreads()
+        node = Node(sync_threads=threads)
+        world = await released(threads, asyncio.create_task(QueueWorld(node).start(dead_letter=DEAD)))
+        await released(threads, asyncio.create_task(world.queues.create(DEAD, QueueConfig(max_deliveries=None))))
+        sent = world.queues.send(DEAD, [Message(b"%d" % number) for number in range(10)])
+        await settle()
+        assert (world.counts(DEAD).visible, sent.done()) == (10, False), "they are counted and not on disk"
+        redrive = await world.queues.redrive(DEAD, target=NAME)
+        assert redrive.total == 10
+        while world.queues.redrives(DEAD)[0].state is RedriveState.RUNNING:
+            assert threads.release(), "the redrive waits for nothing"
+            await settle()
+        (redrive,) = world.queues.redrives(DEAD)
+        assert (redrive.state, redrive.moved) == (RedriveState.COMPLETED, 10)
+        assert (world.counts(DEAD).visible, world.counts().visible) == (0, 10)
+        node.abandon()
 
     run(main())
 

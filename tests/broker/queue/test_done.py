@@ -3,9 +3,12 @@
 import pytest
 from tests.broker.node import Node, run
 from tests.broker.queue.world import NAME, QueueWorld
+from tests.broker.transaction.world import World as TransactionWorld
 
-from headrace.broker.queue.port import BrowsePage, MessageState
+from headrace.broker.queue.port import BrowsePage, MessageState, Rejection
 from headrace.model.errors import UnknownMessageError
+from headrace.model.message import Message
+from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 
 DONE = MessageState.ACKNOWLEDGED
@@ -70,8 +73,8 @@ def test_a_place_that_holds_an_entry_of_the_queue_is_no_message() -> None:
             with pytest.raises(UnknownMessageError, match="cleaned away"):
                 await world.queues.explain(NAME, id=f"0-{offset}")
         explained = await world.queues.explain(NAME, id=first.id)
-        assert (explained.state, explained.attempt, explained.since_ms) == (DONE, None, None)
-        assert "not remembered" in explained.text
+        assert (explained.state, explained.attempt, explained.since_ms) == (DONE, None, world.node.clock.wall_ms())
+        assert explained.text.startswith("the message was acknowledged at ")
 
     run(main())
 
@@ -93,5 +96,54 @@ def test_a_message_that_nobody_was_handed_is_where_it_is_since_it_was_sent_or_it
         await world.node.clock.elapse(600)
         await settle()
         assert (await world.queues.explain(NAME, id=places[2].id)).since_ms == third_ms + 500
+
+    run(main())
+
+
+def test_what_became_of_a_message_is_told_as_far_as_the_log_says_so() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(history_ms=60_000, max_deliveries=5)
+        await world.send(b"acknowledged")
+        await world.acknowledge(*await world.receive())
+        await world.send(b"rejected")
+        (message,) = await world.receive()
+        await world.queues.reject(NAME, [Rejection(message.receipt, "no such customer")])
+        await world.send(b"expired", ttl_ms=10)
+        await world.node.clock.elapse(1000)
+        await world.send(b"purged")
+        await world.queues.purge(NAME)
+        page = await world.queues.browse(NAME, state=DONE, count_max=10)
+        found = {one.body: await world.queues.explain(NAME, id=one.id) for one in page.messages}
+        assert {body: explained.state for body, explained in found.items()} == {
+            b"acknowledged": MessageState.ACKNOWLEDGED,
+            b"rejected": MessageState.DEAD_LETTERED,
+            b"expired": MessageState.EXPIRED,
+            b"purged": MessageState.PURGED,
+        }
+        why = found[b"rejected"]
+        assert "(no such customer); queue orders-dead has it" in why.text
+        assert why.since_ms is not None
+        (letter,) = (await world.queues.browse("orders-dead", count_max=1)).messages
+        await world.queues.redrive("orders-dead")
+        await world.node.clock.elapse(1000)
+        known = await world.queues.explain("orders-dead", id=letter.id)
+        assert known.state is MessageState.MOVED
+
+    run(main())
+
+
+def test_the_end_of_a_message_that_was_acknowledged_in_a_transaction_is_told() -> None:
+    async def main() -> None:
+        world = await TransactionWorld().start()
+        await world.queues.create(NAME, QueueConfig(history_ms=60_000))
+        for body, is_commit in ((b"1", False), (b"1", True)):
+            if not is_commit:
+                await world.queues.send(NAME, [Message(body)])
+            (message,) = await world.queues.receive(NAME, count_max=1).promise
+            begun = await world.transactions.begin()
+            assert await world.transactions.acknowledge(begun.id, NAME, [message.receipt]) == [None]
+            await (world.transactions.commit(begun.id) if is_commit else world.transactions.abort(begun.id))
+        known = await world.queues.explain(NAME, id=message.place)
+        assert (known.state, known.since_ms is not None) == (MessageState.ACKNOWLEDGED, True)
 
     run(main())

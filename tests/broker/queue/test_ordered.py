@@ -97,7 +97,7 @@ def test_a_topic_that_holds_records_is_not_made_an_ordered_queue() -> None:
             await node.queues.create("full", ORDERED)
         assert node.queues.names() == []
         await node.queues.create("empty", ORDERED)
-        await node.queues.create("full")
+        await node.queues.create("full", convert=True)
         assert node.queues.names() == ["empty", "full"]
 
     run(main())

@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from tests.broker.node import Node, batch, gathered, run
+from tests.broker.node import Node, batch, fetch, gathered, run
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 
 from headrace.broker.queue import attempts
-from headrace.broker.queue.port import Extension, MessageState, Rejection
-from headrace.model.batch import CRC_POSITION, CRC_START
+from headrace.broker.queue.port import Extension, MessageState, Rejection, Release
+from headrace.model.batch import CRC_POSITION, CRC_START, read_header
 from headrace.model.errors import (
     DiskFullError,
     InvalidReceiptError,
@@ -104,6 +104,51 @@ def test_a_late_acknowledgement_is_good_after_a_restart_if_the_log_has_the_lease
         await world.node.kill()
         assert await world.acknowledge(again, may_be_late=True) == [None]
         assert world.counts().visible == 0
+
+    run(main())
+
+
+def test_an_expired_lease_is_extended_and_released_where_the_caller_may_be_late_also_over_restarts() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(guarantee="exactly_once", fair=True)
+        await world.send(b"a", b"b", key=b"k")
+        first, second = await world.receive(lease_ms=1000)
+        await world.node.clock.elapse(2000)
+        extension, release = [Extension(first.receipt, 60_000)], [Release(second.receipt, 0)]
+        for outcome in (await world.queues.extend(NAME, extension), await world.queues.release(NAME, release)):
+            assert isinstance(outcome[0], StaleReceiptError), "only who may be late"
+        await world.node.restart()
+        assert await world.queues.extend(NAME, extension, may_be_late=True) == [None]
+        assert await world.queues.release(NAME, release, may_be_late=True) == [None]
+        assert (world.counts().leased, world.counts().visible) == (1, 1)
+        await world.node.kill()
+        assert (world.counts().leased, world.counts().visible) == (1, 1)
+        assert await world.queues.extend(NAME, extension) == [None], "its lease is held again"
+        (again,) = await world.receive()
+        assert (again.body, again.attempt) == (b"b", 2)
+        (outcome,) = await world.queues.release(NAME, release, may_be_late=True)
+        assert isinstance(outcome, StaleReceiptError)
+        assert not outcome.is_gone
+        assert await world.acknowledge(first, again) == [None, None]
+        for call in (world.queues.extend(NAME, extension, may_be_late=True), world.queues.extend(NAME, extension)):
+            (outcome,) = await call
+            assert isinstance(outcome, StaleReceiptError)
+            assert outcome.is_gone
+
+    run(main())
+
+
+def test_a_receiver_that_waits_gets_what_is_released_late_and_only_once() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start(backoff=Backoff(first_ms=60_000, last_ms=60_000))
+        await world.send(b"a")
+        (first,) = await world.receive(lease_ms=1000)
+        await world.node.clock.elapse(2000)
+        waiting = world.queues.receive(NAME, count_max=1, wait_ms=30_000)
+        assert await world.queues.release(NAME, [Release(first.receipt, 0)], may_be_late=True) == [None]
+        (again,) = await waiting.promise
+        assert (again.body, again.attempt) == (b"a", 2)
+        assert await world.acknowledge(again) == [None]
 
     run(main())
 
@@ -480,7 +525,7 @@ def test_a_single_send_goes_where_its_key_goes_or_to_each_partition_in_turn() ->
 def test_a_single_send_to_a_full_disk_is_refused_at_once() -> None:
     async def main() -> None:
         world = await QueueWorld(Node()).start()
-        world.node.logs.is_full = True
+        world.node.logs.space.is_full = True
         refused = world.queues.send_one(NAME, Message(b"b"))
         assert isinstance(refused.exception(), DiskFullError)
 
@@ -621,13 +666,34 @@ def test_a_full_disk_refuses_sends_and_takes_acknowledgements() -> None:
         world = await QueueWorld(Node()).start()
         await world.send(b"a")
         (message,) = await world.receive()
-        world.node.logs.is_full = True
+        world.node.logs.space.is_full = True
         (outcome,) = await world.queues.send(NAME, [Message(b"b")])
         assert isinstance(outcome, DiskFullError)
         assert await world.acknowledge(message) == [None]
-        world.node.logs.is_full = False
+        world.node.logs.space.is_full = False
         await world.send(b"b")
         assert await world.bodies() == [b"b"]
+
+    run(main())
+
+
+def test_an_acknowledgement_is_written_beside_a_send_for_which_there_is_no_space() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a")
+        (message,) = await world.receive()
+        node = world.node
+        node.disk.capacity_bytes = sum(map(len, node.disk.files().values())) + node.log_config.disk_reserve_bytes
+        node.logs.space.left_bytes = 0
+        send = world.queues.send_one(NAME, Message(b"b"))
+        assert await world.acknowledge(message) == [None]
+        with pytest.raises(DiskFullError, match="reserve"):
+            await send
+        assert node.logs.is_full
+        node.disk.capacity_bytes = None
+        await node.clock.elapse(node.log_config.disk_check_interval_ms)
+        await world.send(b"c")
+        assert await world.bodies() == [b"c"]
 
     run(main())
 
@@ -822,5 +888,21 @@ def test_a_deleted_queue_is_gone_with_its_messages_and_its_waiting_consumers_are
         assert isinstance(waiting.promise.exception(), UnknownQueueError)
         await world.queues.create(NAME)
         assert await world.bodies() == []
+
+    run(main())
+
+
+def test_messages_of_a_queue_are_stored_in_the_codec_of_its_topic() -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        overrides = world.node.broker.topic(NAME).overrides
+        await world.node.broker.alter_config(NAME, {**overrides, "compression.type": "zstd"})
+        sent = await world.send(*[b"x" * 500] * 20)
+        (stored,) = await world.node.fetched(fetch(sent[0].offset, topic=NAME))
+        assert read_header(stored.buffers[0]).codec == 4
+        await world.node.restart()
+        messages = await world.receive(20)
+        assert bodies_of(messages) == [b"x" * 500] * 20
+        assert await world.acknowledge(*messages) == [None] * 20
 
     run(main())

@@ -200,7 +200,7 @@ def test_a_topic_that_becomes_a_queue_has_each_id_once() -> None:
         world = QueueWorld(node)
         for partition in (2, 0, 1):
             await write(world, partition, "x", b"%d" % partition)
-        await node.queues.create(NAME)
+        await node.queues.create(NAME, convert=True)
         assert len(await world.bodies()) == 1
         assert world.counts().withdrawn == 2
 

@@ -1,9 +1,11 @@
 """The coordinator over a simulated disk: what producers are told, and what readers see."""
 
+import asyncio
+
 import msgspec
 import pytest
 from tests.broker.node import run
-from tests.broker.transaction.world import World
+from tests.broker.transaction.world import World, batch
 
 from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.broker.transaction.config import TransactionsConfig
@@ -50,6 +52,48 @@ def test_a_partition_that_did_not_join_takes_nothing() -> None:
             await world.send(producer, b"x", sequence=0, joins=False)
         await world.coordinator.add(producer, partitions=[partition.id])
         await world.send(producer, b"x", sequence=0, joins=False)
+
+    run(main())
+
+
+@pytest.mark.parametrize("gap_turns", range(6))
+def test_batches_stay_in_order_while_their_partition_joins(gap_turns: int) -> None:
+    """A client that keeps sending does not wait for the first batch, which waits for the coordinator's entry."""
+
+    async def main() -> None:
+        world = await World().start()
+        await world.make()
+        producer = await world.begin()
+        promises = []
+        values = [b"%d" % number for number in range(8)]
+        for number, value in enumerate(values):
+            records = batch(producer, value, sequence=number)
+            promises.append(world.coordinator.produce("tx", "t", 0, records, joins=True))
+            for _ in range(gap_turns):
+                await asyncio.sleep(0)
+        assert [(await promise).base_offset for promise in promises] == list(range(8))
+        await world.coordinator.end(producer, is_commit=True)
+        assert await world.committed() == values
+
+    run(main())
+
+
+def test_every_batch_that_waits_for_its_partition_to_join_hears_why_it_cannot() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.make()
+        old = await world.begin()
+        promises = [
+            world.coordinator.produce("tx", "t", 0, batch(old, b"x", sequence=number), joins=True)
+            for number in range(3)
+        ]
+        producer = await world.begin()  # in the turn after, and before the coordinator's entry
+        for promise in promises:
+            with pytest.raises(ProducerFencedError):
+                await promise
+        await world.send(producer, b"y", sequence=0)
+        await world.coordinator.end(producer, is_commit=True)
+        assert await world.committed() == [b"y"]
 
     run(main())
 
@@ -277,6 +321,21 @@ def test_what_cannot_be_is_refused() -> None:
             await world.begin("two")
         with pytest.raises(ProducerMappingError):
             await world.coordinator.end(stranger, is_commit=True)
+
+    run(main())
+
+
+def test_an_id_is_not_forgotten_by_a_clock_that_is_not_believed() -> None:
+    async def main() -> None:
+        world = await World(config=TransactionsConfig(partitions=1, expiry_ms=100_000)).start()
+        world.clock.jump_wall(-3_600_000, is_believed=False)
+        await world.begin()
+        world.clock.jump_wall(3_600_000)  # it is right again
+        await world.clock.elapse(50_000)
+        world.clock.jump_wall(3_600_000, is_believed=False)
+        await world.clock.elapse(40_000)
+        await settle()
+        assert len(list(world.coordinator.transactions())) == 1
 
     run(main())
 

@@ -102,12 +102,12 @@ class Script:
     def form(self, *members: str) -> None:
         """A stable generation of these, which all have joined anew; each assigned its own name."""
         for member in members:
-            if self.group.roster.has(member, None):
+            if self.group.roster.has(member):
                 self.join(member)
             else:
                 self.enter(member)
             for other in members:
-                if self.heartbeat(other) is not None and self.group.roster.has(other, None):
+                if self.heartbeat(other) is not None and self.group.roster.has(other):
                     self.join(other)
         leader = self.group.roster.leader
         self.sync(leader, {member: member.encode() for member in members})

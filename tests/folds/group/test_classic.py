@@ -291,8 +291,13 @@ def test_a_stranger_is_refused_everywhere() -> None:
 
 def test_commits_are_taken_from_members_of_the_generation_and_from_outside_only_while_the_group_is_empty() -> None:
     script = Script()
-    assert script.commit() is None, "somebody who assigns his partitions by himself"
+    assert script.commit() is None, "a consumer that assigns partitions to itself"
+    assert script.commit("x", -1) is None, "and carries a member id, as librdkafka does with group.protocol=consumer"
+    assert script.commit("x", -1, in_txn=True) is None
+    assert script.commit("x", 0) is UnknownMemberError
     script.form("a")
+    assert script.commit("x", -1) is UnknownMemberError
+    assert script.commit("a", -1) is IllegalGenerationError
     assert script.commit("a", 1) is None
     assert script.commit() is UnknownMemberError
     assert script.commit(in_txn=True) is None, "transactions of older clients do not say who they are"

@@ -170,7 +170,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         if client.generation < 0:
             self.join(at, False, b"x")
         elif self.group.heartbeat(client.member_id, client.generation, client.instance_id, self.now_ms) is not None:
-            if not self.group.roster.has(client.member_id, None) or client.instance_id is not None:
+            if not self.group.roster.has(client.member_id) or client.instance_id is not None:
                 client.member_id = ""
             self.join(at, False, b"x")
         elif client.must_sync:

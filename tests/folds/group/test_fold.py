@@ -8,6 +8,7 @@ from headrace.folds.group.codec import KINDS, decode_op, encode_op
 from headrace.folds.group.fold import FENCE_MS, GroupFold
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.op import (
+    GroupConfigured,
     GroupDeleted,
     GroupOp,
     GroupStored,
@@ -47,6 +48,7 @@ EVERY_OP: tuple[GroupOp, ...] = (
     GroupDeleted("g", 8),
     TxnOffsetsPending("g", 9, 0, (at(3),), 10),
     TxnEnded(9, 0, True, 11),
+    GroupConfigured("g", {"consumer.session.timeout.ms": "9"}, 12),
 )
 
 

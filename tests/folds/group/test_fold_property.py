@@ -9,6 +9,7 @@ from headrace.folds.group.codec import encode_op
 from headrace.folds.group.fold import FENCE_MS, GroupFold
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.op import (
+    GroupConfigured,
     GroupDeleted,
     GroupOp,
     GroupStored,
@@ -37,6 +38,7 @@ OPS: st.SearchStrategy[GroupOp] = st.one_of(
     st.builds(GroupDeleted, GROUPS, TIMES),
     st.builds(TxnOffsetsPending, GROUPS, PRODUCERS, EPOCHS, ENTRIES, TIMES),
     st.builds(TxnEnded, PRODUCERS, EPOCHS, st.booleans(), TIMES),
+    st.builds(GroupConfigured, GROUPS, st.dictionaries(st.sampled_from("ab"), st.text(max_size=1)), TIMES),
 )
 
 

@@ -48,6 +48,8 @@ class Message:
     producer_id: int | None = None  # undecided or held: whose transaction decides
     own: Properties | None = None  # undecided: what it will be when it is sent
     sent_ms: int = 0
+    taken_ms: int = 0  # its last lease, on the lease clock
+    last_ms: int = 0  # and by the wall clock, as far as that is known after an extension
 
     @property
     def attempt(self) -> int:
@@ -74,11 +76,16 @@ class Model:
     moves: dict[bytes, Remembered] = field(default_factory=dict)
     turns: dict[bytes, int] = field(default_factory=dict)  # of keys with live messages; b"" of those without a key
     turn: int = 0
+    served: dict[bytes, tuple[int, int]] = field(default_factory=dict)  # ordered: a key's last time, and how many
+    arrived_end: int = 0
+    deliveries: list[tuple[int, int]] = field(default_factory=list)  # when, and where the messages ended then
+    began: Instant | None = None  # the first entry
 
     # What happens.
 
     def arrive(self, offset: int, own: Properties, sent_ms: int, producer_id: int | None = None) -> None:
         config = self.config
+        self.arrived_end = offset + 1
         if producer_id is None and self._repeats(offset, own, sent_ms):
             return
         due_ms = sent_ms + config.delay_ms if own.due_ms is None else own.due_ms
@@ -176,16 +183,22 @@ class Model:
         self._note(op.at)
         match op:
             case Leased():
+                self._take_turns(self._those(op.offsets), op.at)
                 for message in self._those(op.offsets):
-                    self._take_turn(message)
                     message.state = "leased"
                     message.number += 1
                     message.first_ms = op.at.wall_ms if message.number == 1 else message.first_ms
+                    message.taken_ms, message.last_ms = op.at
                 self._hold(op)
             case Extended():
+                for message in self._those(op.offsets):
+                    self._resume(message, op.at)
+                    message.state = "leased"  # also one whose lease was over
+                    message.last_ms = op.at.wall_ms - (op.at.lease_ms - message.taken_ms)
                 self._hold(op)
             case Released():
                 for message in self._those(op.offsets):
+                    self._resume(message, op.at)
                     self._return(message, op.at.wall_ms, op.delay_ms)
             case Returned():
                 for message in self._those(op.offsets):
@@ -199,9 +212,9 @@ class Model:
                 self.messages[op.offset].state = "dying"
                 self.messages[op.offset].reason = op.reason
             case Acked():
-                for message in self._those(op.offsets):
-                    if message.state == "ready":
-                        self._take_turn(message)
+                taken = [message for message in self._those(op.offsets) if message in self.visible()]
+                if taken and (self.config.ordered or self.config.fair):
+                    self._take_turns(taken, op.at)
                 self._end(list(op.offsets), "acknowledged")
             case TxnAcked():
                 for message in self._those(op.offsets):
@@ -240,6 +253,7 @@ class Model:
 
     def _note(self, at: Instant) -> None:
         self.noted = at
+        self.began = self.began or at
         self.ids = {id_: known for id_, known in self.ids.items() if (known.until_ms or 0) > at.wall_ms}
         for move in self.moves.values():
             if move.until_ms is None:
@@ -253,9 +267,34 @@ class Model:
             message.lease_end_ms = op.at.lease_ms + op.length_ms
             message.lease_end_wall_ms = op.at.wall_ms + op.length_ms
 
-    def _take_turn(self, message: Message) -> None:
-        self.turn += 1
-        self.turns[message.key or b""] = self.turn
+    def _resume(self, message: Message, at: Instant) -> None:
+        """Take up a lease that was over. The lease clock may have stood still meanwhile, and the other one did not."""
+        if message.state == "leased":
+            return
+        assert self.began is not None
+        taken_ms = min(max(at.lease_ms - (at.wall_ms - message.last_ms), self.began.lease_ms), at.lease_ms)
+        message.taken_ms, message.last_ms = taken_ms, at.wall_ms - (at.lease_ms - taken_ms)
+
+    def _take_turns(self, messages: list[Message], at: Instant) -> None:
+        self.deliveries.append((at.wall_ms, self.arrived_end))
+        if not self.config.ordered:
+            for message in messages:
+                self.turn += 1
+                self.turns[message.key or b""] = self.turn
+            return
+        for key in dict.fromkeys(message.key for message in messages if message.key is not None):
+            self.served[key] = (at.wall_ms, self.served.get(key, (0, 0))[1] + 1)
+
+    def _place(self, message: Message) -> tuple[float, int, int, int]:
+        """Where it stands among those of its priority: one that was tried, behind what had arrived by then."""
+        last_ms, count = message.last_ms, message.number if message.attempt else 0
+        if self.config.ordered and message.key is not None:
+            last_ms, count = self.served.get(message.key, (0, 0))
+        if not count:
+            return (message.offset, 0, 0, message.offset)
+        before = [delivery for delivery in self.deliveries if delivery[0] <= last_ms]
+        _, end = max(before) if before else self.deliveries[0]
+        return (end - 0.5, last_ms, count, message.offset)
 
     def _end(self, offsets: list[int], state: str) -> None:
         for offset in offsets:
@@ -263,6 +302,7 @@ class Model:
                 self.messages[offset].state = state
         alive = {message.key for message in self.live()}
         self.turns = {key: turn for key, turn in self.turns.items() if key == b"" or key in alive}
+        self.served = {key: last for key, last in self.served.items() if key in alive}
 
     # What may be asked.
 
@@ -286,7 +326,7 @@ class Model:
         if self.config.fair:
             return self._choose_in_turns(count_max, upto)
         chosen: list[int] = []
-        for front in sorted(self.visible(), key=lambda message: (-message.priority, message.offset)):
+        for front in sorted(self.visible(), key=lambda message: (-message.priority, self._place(message))):
             for message in self._from_the_front(front):
                 if message.state != "ready" or message.offset >= upto or len(chosen) == count_max:
                     break
@@ -303,7 +343,7 @@ class Model:
         ready = [message for message in self.visible() if message.offset < upto]
         chosen: list[int] = []
         while ready and len(chosen) < count_max:
-            best = min(ready, key=lambda message: (turns[message.key or b""], -message.priority, message.offset))
+            best = min(ready, key=lambda one: (turns[one.key or b""], -one.priority, self._place(one)))
             turn += 1
             turns[best.key or b""] = turn
             ready.remove(best)

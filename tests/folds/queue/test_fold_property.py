@@ -190,6 +190,28 @@ class QueueMachine(RuleBasedStateMachine):
         self.acknowledged.add(offset)
 
     @precondition(lambda self: self.receipts)
+    @rule(which_one=which, length_ms=st.sampled_from([0, 20, 100]), delay_ms=st.sampled_from([None, None, 0, 40]))
+    def change_what_nobody_has(self, which_one: int, length_ms: int, delay_ms: int | None) -> None:
+        offset, number = self.receipts[which_one % len(self.receipts)]
+        self.model.advance(self.now)
+        message = self.model.messages[offset]
+        is_held = message.state == "leased" and message.number == number
+        is_idle = message.state in ("ready", "delayed") and not self.fold.config.ordered
+        try:
+            self.fold.check_idle(offset, number, now=self.now)
+        except StaleReceiptError:
+            assert not is_held
+            assert not is_idle
+            return
+        assert is_held or is_idle
+        if delay_ms is None:
+            self.written(self.fold.extend([offset], length_ms, now=self.now))
+            self.became([offset], "leased")
+        else:
+            self.written(self.fold.release([offset], delay_ms, now=self.now))
+            self.became([offset], "ready", "delayed", "dying", "overdue")
+
+    @precondition(lambda self: self.receipts)
     @rule(first=which, count=st.integers(1, 4), producer_id=producers)
     def acknowledge_in_a_transaction(self, first: int, count: int, producer_id: int) -> None:
         offsets = self.held(first, count)

@@ -5,6 +5,8 @@ from tests.folds.queue.script import Script
 
 from headrace.folds.queue.arrival import Properties
 from headrace.folds.queue.instant import Instant
+from headrace.folds.queue.invariant import check_invariants
+from headrace.folds.queue.terms import Terms
 from headrace.model.errors import InvalidRequestError, StaleReceiptError, TooManyLeasedError
 from headrace.model.queue import LEASE_MS_MAX, Backoff, QueueConfig
 
@@ -245,3 +247,81 @@ def test_the_next_event_is_the_first_end_of_a_lease_that_is_still_held() -> None
     assert script.fold.next_event() == (500, None)
     script.acknowledge(1)
     assert script.fold.next_event() == (None, None)
+
+
+def test_a_lease_that_is_over_is_resumed_while_nobody_has_the_message() -> None:
+    script = Script()
+    script.send(count=1)
+    assert script.receive(lease_ms=1000) == [0]
+    script.wait(1500)
+    script.fold.check_idle(0, 1, now=script.now)
+    script.fold.extend([0], 5000, now=script.now)
+    check_invariants(script.fold)
+    assert (script.fold.leased_count, script.fold.visible_count) == (1, 0)
+    assert script.receive() == []
+    script.fold.check(0, 1, now=script.now)
+    script.wait(5000)
+    (again,) = script.lease()
+    assert again.number == 2, "a lease that is resumed is no other attempt"
+    with pytest.raises(StaleReceiptError, match="leased again") as refused:
+        script.fold.check_idle(0, 1, now=script.now)
+    assert not refused.value.is_gone
+    script.acknowledge(0)
+    with pytest.raises(StaleReceiptError, match="is gone") as refused:
+        script.fold.check_idle(0, 2, now=script.now)
+    assert refused.value.is_gone
+
+
+def test_an_older_receipt_is_good_too_while_nobody_has_the_message() -> None:
+    script = Script()
+    script.send(count=1)
+    for _ in range(2):
+        assert script.receive(lease_ms=0) == [0]
+    script.fold.check_idle(0, 1, now=script.now)
+    script.fold.extend([0], 1000, now=script.now)
+    script.fold.check(0, 2, now=script.now)
+
+
+def test_a_message_that_waits_for_its_back_off_is_held_again_or_given_back_at_once() -> None:
+    script = Script(QueueConfig(backoff=Backoff(first_ms=10_000, last_ms=10_000)))
+    script.send(count=2)
+    assert script.receive(lease_ms=100) == [0, 1]
+    script.wait(200)
+    assert script.fold.delayed_count == 2
+    script.fold.extend([0], 500, now=script.now)
+    script.release(1, delay_ms=0)
+    assert (script.fold.leased_count, script.fold.delayed_count) == (1, 0)
+    assert script.receive() == [1]
+
+
+def test_a_resumed_lease_counts_its_twelve_hours_from_its_receive() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive(lease_ms=1000)
+    script.wait(2000)
+    with pytest.raises(InvalidRequestError, match="longer than"):
+        script.fold.extend([0], LEASE_MS_MAX - 1999, now=script.now)
+    script.fold.extend([0], LEASE_MS_MAX - 2000, now=script.now)
+    with pytest.raises(InvalidRequestError, match="longer than"):
+        script.fold.extend([0], LEASE_MS_MAX - 1999, now=script.now)
+
+
+def test_no_lease_is_resumed_in_an_ordered_queue_or_of_a_message_on_its_way_out() -> None:
+    ordered, dying = Script(QueueConfig(ordered=True)), Script(QueueConfig(max_deliveries=1))
+    for script in (ordered, dying):
+        script.send(count=1)
+        script.receive(lease_ms=0)
+        script.wait(1)
+        with pytest.raises(StaleReceiptError):
+            script.fold.check_idle(0, 1, now=script.now)
+
+
+def test_a_resumed_lease_is_of_the_term_in_which_it_was_taken() -> None:
+    terms = Terms()
+    terms.note(3, Instant(0, 1_000))
+    # Ten seconds without a node, which the lease clock did not count.
+    terms.note(4, Instant(500, 11_500))
+    now = Instant(900, 11_900)
+    assert terms.at_lease_ms(terms.lease_ms_of(1_400, now)) == 3
+    assert terms.at_lease_ms(terms.lease_ms_of(11_700, now)) == 4
+    assert terms.lease_ms_of(11_700, now) == 700

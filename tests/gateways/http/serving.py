@@ -16,12 +16,13 @@ import uvloop
 from tests.support.wait import wait_until
 
 from headrace.broker.promise import Promise
+from headrace.gateways.answers import AnswerBudget, AnswersConfig
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.listener import HttpListener, listen_http
 from headrace.gateways.http.message import RefusedError, Request, Response, json_response
 from headrace.gateways.http.origin import Hosts
-from headrace.gateways.http.router import Later, Route, Router
+from headrace.gateways.http.router import Later, Route, Router, Sized
 from headrace.host.transport import TcpTransport
 from headrace.model.errors import UnknownTopicError
 from headrace.testing.clock import SimulatedClock
@@ -33,8 +34,9 @@ UNSPEAKABLE = "unspeakable"
 
 
 class Server:
-    def __init__(self, limits: HttpLimits, hosts: Hosts | None = None) -> None:
+    def __init__(self, limits: HttpLimits, hosts: Hosts | None = None, answers: AnswersConfig | None = None) -> None:
         self.limits = limits
+        self.answers = AnswerBudget(answers)
         self.hosts = hosts
         self.promises: dict[str, Promise[str]] = {}
         self.ended: list[str] = []
@@ -66,6 +68,7 @@ class Server:
                 hosts=self.hosts,
                 counters=self.counters,
                 limits=self.limits,
+                answers=self.answers,
             )
         )
 
@@ -152,12 +155,22 @@ class Server:
         def big(request: Request) -> Response:
             return Response(body=b"x" * BIG_BYTES)
 
+        def sized(request: Request) -> Sized:
+            size = int(request.query)
+
+            def begin() -> Response:
+                self.served.append(request.query)
+                return Response(body=b"x" * size)
+
+            return Sized(size, begin)
+
         return [
             Route("GET", "/hello", hello),
+            Route("GET", "/sized", sized),
             Route("GET", "/gated", gated),
             Route("POST", "/gated", gated),
             Route("GET", "/gated-change", gated, is_safe=False),
-            Route("GET", "/promised", promised, head=False),
+            Route("GET", "/promised", promised, is_safe=False),
             Route("GET", "/named/{name}/of/{other}", named),
             Route("GET", "/fail", fail),
             Route("GET", "/fail-later", fail_later),
@@ -169,8 +182,8 @@ class Server:
 
 
 @contextmanager
-def serving(*, hosts: Hosts | None = None, **limits: int) -> Iterator[Server]:
-    server = Server(HttpLimits(**limits), hosts)
+def serving(*, hosts: Hosts | None = None, answers: AnswersConfig | None = None, **limits: int) -> Iterator[Server]:
+    server = Server(HttpLimits(**limits), hosts, answers)
     server.start()
     try:
         yield server

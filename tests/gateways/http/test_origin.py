@@ -1,7 +1,7 @@
-"""Whom a listener answers to: names of its own, and no web page from elsewhere."""
+"""Which requests a listener accepts: under its own names, and from no web page of another site."""
 
 import pytest
-from tests.gateways.http.serving import Client, ask, serving
+from tests.gateways.http.serving import Client, ask, get, serving
 
 from headrace.gateways.http.message import RefusedError
 from headrace.gateways.http.origin import Hosts
@@ -39,6 +39,7 @@ def test_a_listener_for_other_machines_takes_any_name_unless_it_was_told_some() 
         {"origin": "http://localhost:3000"},
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
         {"sec-fetch-site": "same-site", "sec-fetch-dest": "iframe"},
+        {"sec-fetch-site": "of a later standard", "sec-fetch-dest": "image"},
     ],
 )
 def test_a_page_of_another_origin_is_refused(headers: dict[str, str]) -> None:
@@ -58,6 +59,70 @@ def test_a_page_of_another_origin_is_refused(headers: dict[str, str]) -> None:
 )
 def test_its_own_page_and_a_followed_link_are_served(headers: dict[str, str]) -> None:
     LOCAL.check({"host": "localhost:8080"} | headers)
+
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:80.0) Gecko/20100101 Firefox/80.0"
+POWERSHELL = "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1"
+CELERY = "Mozilla/5.0 (compatible; pycurl)"
+LINK = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_visit"),
+    [
+        (LINK, True),
+        (LINK | {"sec-fetch-site": "same-site"}, True),  # a page on another port
+        # Typed, or prefetched by a rule of a page on another site, or behind a redirect: nothing tells them apart.
+        (LINK | {"sec-fetch-site": "none", "user-agent": FIREFOX}, True),
+        (LINK | {"sec-fetch-site": "none", "sec-purpose": "prefetch;prerender"}, True),
+        (LINK | {"sec-fetch-site": "of a later standard"}, True),
+        ({"user-agent": "Lynx/2.9.0 libwww-FM/2.14"}, True),
+        ({"user-agent": "Opera/9.80 (X11; Linux)"}, True),
+        ({"user-agent": "a program", "referer": "http://evil.example/page"}, True),
+        ({"user-agent": "a program", "referer": "http://localhost:8080.evil.example/"}, True),
+        ({"user-agent": "a program", "referer": "http://localhost:8080/docs"}, False),
+        ({"sec-fetch-site": "same-origin", "user-agent": FIREFOX}, False),
+        ({"user-agent": FIREFOX}, True),
+        ({"user-agent": FIREFOX, "origin": "http://localhost:8080"}, False),
+        ({"user-agent": POWERSHELL}, False),
+        ({"user-agent": CELERY}, False),
+        ({"user-agent": "curl/8.5.0"}, False),
+        ({}, False),
+    ],
+)
+def test_a_visit_is_told_from_a_program_and_from_the_nodes_own_page(headers: dict[str, str], is_visit: bool) -> None:
+    assert LOCAL.check({"host": "localhost:8080"} | headers) is is_visit
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [("GET", "/hello", 200), ("HEAD", "/hello", 200), ("GET", "/gated-change", 403), ("POST", "/echo", 403)],
+)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [f"{name}: {value}" for name, value in LINK.items()],
+        [f"User-Agent: {FIREFOX}"],
+        ["Sec-Fetch-Site: none", "Sec-Fetch-Dest: document"],
+        ["Referer: http://evil.example/"],
+    ],
+    ids=["link", "old", "typed", "referrer"],
+)
+def test_a_visit_may_look_and_not_act(method: str, target: str, status: int, headers: list[str]) -> None:
+    with serving(hosts=LOCAL) as server, Client(server) as client:
+        client.send(get(target))  # a program of the same shape was here before
+        server.open_gate("")
+        for _ in range(3):  # the second time its headers are remembered
+            client.send(get(target, *headers, method=method))
+        if target == "/gated-change" or method == "HEAD":
+            assert client.answer().status == 200
+        else:
+            client.answer()
+        for _ in range(3):
+            answer = client.answer(to_head=method == "HEAD")
+            assert answer.status == status
+            if status == 403:
+                assert answer.problem["code"] == "foreign_visit"
 
 
 def test_the_listener_refuses_before_any_route_and_by_the_absolute_target_too() -> None:

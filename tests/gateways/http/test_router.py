@@ -16,7 +16,7 @@ def routes() -> list[Route]:
         Route("GET", "/", lambda _: named("old"), when=lambda request: "Action=" in request.query),
         Route("GET", "/", lambda _: named("index")),
         Route("POST", "/{account:[0-9]{12}}/{queue}", lambda _: named("account")),
-        Route("GET", "/queues/{queue}/messages", lambda _: named("receive"), head=False),
+        Route("GET", "/queues/{queue}/messages", lambda _: named("receive"), is_safe=False),
         Route("POST", "/queues/{queue}/messages", lambda _: named("send")),
         Route("DELETE", "/queues/{queue}/messages/{receipt}", lambda _: named("acknowledge")),
         Route("GET", "/queues/all/messages", lambda _: named("literal")),

@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from headrace.broker.fetch import Fetch, Fetched, FetchPart
+from headrace.broker.config import BrokerConfig
+from headrace.broker.fetch import Fetch, Fetched, FetchPart, Room
 from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
 from headrace.cluster.catalog import NodeAddress
@@ -26,7 +27,8 @@ from headrace.model.errors import (
     UnknownTopicIdError,
 )
 from headrace.model.ids import NO_EPOCH, Epoch, NodeId, Offset, PartitionId
-from headrace.model.topic import Topic, parse_config
+from headrace.model.topic import Topic
+from headrace.model.topic_setting import parse_config
 from headrace.wire.crc import crc32c
 
 NODE_ID = NodeId(1)
@@ -110,6 +112,9 @@ class FakePartition:
         return iter(())
 
     async def delete_records(self, before: Offset) -> Offset:
+        self._broker.making += 1
+        if self._broker.gate is not None:
+            await self._broker.gate.wait()
         target = self.high_watermark if before == -1 else before
         if target > self.high_watermark:
             raise OffsetOutOfRangeError("above the end", start=self.start_offset, end=self.end_offset)
@@ -138,6 +143,7 @@ class FakeBroker:
         self.cluster_id = "fake-cluster"
         self.catalog = FakeCatalog()
         self.data_directory = "/data"
+        self.config = BrokerConfig()
         self.auto_create = auto_create
         self.addresses = [NodeAddress(node_id=NODE_ID, host="localhost", port=9092)]
         self.appends = 0
@@ -145,7 +151,7 @@ class FakeBroker:
         self.held: list[tuple[FakePartition, memoryview, Promise[Appended]]] = []
         self.failure: Exception | None = None
         self.incomplete: set[str] = set()  # topics whose files are not all there
-        self.gate: asyncio.Event | None = None  # what makes a topic waits for it
+        self.gate: asyncio.Event | None = None  # what makes a topic or deletes records waits for it
         self.making = 0
         self._partitions: dict[PartitionId, FakePartition] = {}
         self._waiting: set[asyncio.Event] = set()
@@ -193,7 +199,13 @@ class FakeBroker:
     def partitions(self) -> Iterable[FakePartition]:
         return self._partitions.values()
 
-    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]:
+    def readable_bytes(self, request: Fetch) -> int:
+        return sum(len(buffer) for part in request.parts for buffer in self._read(part).buffers)
+
+    def positions(self, request: Fetch) -> list[Fetched]:
+        return [self._read(part)._replace(buffers=[]) for part in request.parts]
+
+    def fetch(self, request: Fetch, room: Room | None = None) -> list[Fetched] | Awaitable[list[Fetched]]:
         fetched = [self._read(part) for part in request.parts]
         if request.wait_ms == 0 or self._enough(fetched, request.bytes_min):
             return fetched

@@ -11,6 +11,7 @@ from tests.gateways.kafka.fake_broker import FakeBroker
 
 from headrace.broker.group.port import GroupPort
 from headrace.broker.group.share_port import SharePort
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.kafka.gateway import start_kafka
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
@@ -115,6 +116,7 @@ async def serving(
     groups: GroupPort | None = None,
     shares: SharePort | None = None,
     transactions: TransactionPort | None = None,
+    answers: AnswerBudget | None = None,
 ) -> AsyncIterator[KafkaListener]:
     gateway = await start_kafka(
         broker or FakeBroker(),
@@ -126,6 +128,7 @@ async def serving(
         host="127.0.0.1",
         port=0,
         limits=limits,
+        answers=answers,
     )
     try:
         yield gateway

@@ -1,16 +1,18 @@
 """Metadata, topics, settings, offsets: what the administrative APIs answer."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.gateways.kafka.fake_broker import NODE_ID, FakeBroker
-from tests.gateways.kafka.harness import Client, batch, connect, run, serving
+from tests.gateways.kafka.harness import Client, batch, connect, run, serving, until
 from tests.gateways.kafka.requests import ALL_TOPICS, produce
 
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.model.names import INTERNAL_NAMES
-from headrace.model.topic import CONFIG_KEYS
+from headrace.model.topic_setting import CONFIG_KEYS
+from headrace.testing.clock import SimulatedClock
 from headrace.wire.kafka.messages import (
     alter_configs,
     create_partitions,
@@ -321,7 +323,10 @@ def test_settings_are_replaced_as_a_whole_or_changed_one_by_one() -> None:
             assert overrides() == {"retention.ms": "2", "cleanup.policy": "delete,compact"}
             assert await change(("cleanup.policy", 3, "delete")) == 0
             assert overrides() == {"retention.ms": "2", "cleanup.policy": "compact"}
-            assert await change(("cleanup.policy", 3, "compact")) == ErrorCode.INVALID_CONFIG
+            assert await change(("cleanup.policy", 3, "compact")) == 0
+            assert overrides() == {"retention.ms": "2", "cleanup.policy": ""}
+            assert await change(("cleanup.policy", 2, "delete")) == 0
+            assert overrides() == {"retention.ms": "2", "cleanup.policy": "delete"}
             assert await change(("cleanup.policy", 1, None)) == 0
             assert await change(("retention.mss", 1, None)) == ErrorCode.INVALID_CONFIG
             assert await change(("retention.ms", 9, "1")) == ErrorCode.INVALID_REQUEST
@@ -349,6 +354,27 @@ def test_nothing_is_deleted_from_topics_of_headraces_own(name: str) -> None:
             found = [topic.partitions[0] for topic in response.topics]
             assert (found[0].error_code, found[0].low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             assert (found[1].error_code, found[1].low_watermark) == (0, 1)
+            await client.close()
+
+    run(main())
+
+
+def test_records_are_deleted_whatever_time_is_given_for_it() -> None:
+    async def main() -> None:
+        clock = SimulatedClock()
+        broker = FakeBroker()
+        broker.add("t")
+        broker.gate = asyncio.Event()
+        async with serving(broker, clock=clock) as gateway:
+            client = await connect(gateway)
+            await client.ask(*produce(batch()))
+            topics = (delete_records.DeleteRecordsTopic("t", (delete_records.DeleteRecordsPartition(0, -1),)),)
+            sent = client.send(21, 2, delete_records.DeleteRecordsRequest(topics, 0))
+            await until(lambda: broker.making == 1, "the deletion waits for the disk")
+            clock.advance(1000)
+            broker.gate.set()
+            (found,) = (await client.receive(21, 2, sent)).topics[0].partitions
+            assert (found.error_code, found.low_watermark) == (0, 1)
             await client.close()
 
     run(main())

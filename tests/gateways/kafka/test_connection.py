@@ -10,7 +10,7 @@ from tests.gateways.kafka.fake_broker import FakeBroker
 from tests.gateways.kafka.harness import LOOPS, batch, connect, run, serving, until
 from tests.gateways.kafka.requests import ALL_TOPICS, API_VERSIONS, api_versions_frame, fetch, produce
 
-from headrace.broker.fetch import Fetch, Fetched
+from headrace.broker.fetch import Fetch, Fetched, Room
 from headrace.gateways.kafka.connection import REQUESTS_A_TURN
 from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.listener import KafkaListener
@@ -70,7 +70,7 @@ class TurnCounter(FakeBroker):
         self.asked: list[Fetch] = []
         self.asked_in_turn: list[int] = []
 
-    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]:
+    def fetch(self, request: Fetch, room: Room | None = None) -> list[Fetched] | Awaitable[list[Fetched]]:
         if not self.asked:
             asyncio.get_running_loop().call_soon(lambda: self.asked_in_turn.append(len(self.asked)))
         self.asked.append(request)

@@ -58,3 +58,37 @@ def test_time_outs_go_on_after_a_quiet_time() -> None:
     deadlines.add(10, Request("after", due))
     clock.advance(10)
     assert due == ["before after 10", "after after 10"]
+
+
+class LateClock(SimulatedClock):
+    """A process that does not run while its timers fall due."""
+
+    def stop_for(self, delta_ms: int) -> None:
+        self._now_ms += delta_ms
+
+
+def test_requests_of_a_process_that_was_stopped_get_a_moment_to_end_well() -> None:
+    clock = LateClock()
+    deadlines = Deadlines(clock)
+    due: list[str] = []
+    stored, lost = Request("stored", due), Request("lost", due)
+    deadlines.add(100, stored)
+    deadlines.add(100, lost)
+    clock.stop_for(40_000)
+    clock.advance(1)
+    assert due == []
+    stored.done = True
+    clock.advance(2000)
+    assert due == ["lost after 100"]
+
+
+def test_a_process_that_is_stopped_again_and_again_answers_all_the_same() -> None:
+    clock = LateClock()
+    deadlines = Deadlines(clock)
+    due: list[str] = []
+    deadlines.add(100, Request("first", due))
+    for _ in range(3):
+        clock.stop_for(40_000)
+        clock.advance(1)
+    assert due == ["first after 100"]
+    assert clock.next_timer_ms() is None

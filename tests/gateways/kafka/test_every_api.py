@@ -15,13 +15,17 @@ from headrace.wire.kafka.messages import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
+    describe_quorum,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
     list_offsets,
     metadata,
     offset_for_leader_epoch,
@@ -91,8 +95,21 @@ def request_for(key: int, version: int) -> Any:
             change = incremental_alter_configs.AlterableConfig("retention.ms", 0, "1000")
             resource = incremental_alter_configs.AlterConfigsResource(2, "t", (change,))
             return incremental_alter_configs.IncrementalAlterConfigsRequest((resource,))
+        case 48:
+            return describe_client_quotas.DescribeClientQuotasRequest()
+        case 55:
+            metadata_log = describe_quorum.RequestTopicData(
+                "__cluster_metadata", (describe_quorum.RequestPartitionData(0),)
+            )
+            return describe_quorum.DescribeQuorumRequest((metadata_log,))
         case 60:
             return describe_cluster.DescribeClusterRequest()
+        case 74:
+            return list_config_resources.ListConfigResourcesRequest()
+        case 75:
+            return describe_topic_partitions.DescribeTopicPartitionsRequest(
+                (describe_topic_partitions.TopicRequest("t"),)
+            )
     raise AssertionError(f"no request for key {key}")
 
 

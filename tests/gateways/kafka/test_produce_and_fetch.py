@@ -10,9 +10,10 @@ from tests.gateways.kafka.harness import batch, connect, run, serving, until
 from tests.gateways.kafka.requests import API_VERSIONS, fetch, produce
 
 from headrace.gateways.kafka.errors import ErrorCode
-from headrace.model.errors import DiskFullError, OutOfOrderSequenceError
+from headrace.model.errors import DiskFullError, InvalidRecordError, OutOfOrderSequenceError
 from headrace.testing.clock import SimulatedClock
 from headrace.wire.kafka.messages import fetch as fetch_messages
+from headrace.wire.kafka.messages import list_offsets, offset_for_leader_epoch
 from headrace.wire.kafka.messages import produce as produce_messages
 
 
@@ -135,6 +136,46 @@ def test_produce_without_acknowledgement_that_fails_closes_the_connection() -> N
             client = await connect(gateway)
             client.send(*produce(batch(), acks=0, topic="missing"))
             assert await client.closed() == b""
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_batch_with_bad_records_says_which_they_are(version: int) -> None:
+    async def main() -> None:
+        broker = one_topic()
+        broker.failure = InvalidRecordError("bad batch", records=[(1, "no key"), (4, "no key")])
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            name, topic_id = ("", broker.catalog.topics["t"].id) if version >= 13 else ("t", UUID(int=0))
+            data = (
+                produce_messages.TopicProduceData(name, topic_id, (produce_messages.PartitionProduceData(0, batch()),)),
+            )
+            answer = only(await client.ask(0, version, produce_messages.ProduceRequest(None, -1, 1000, data)))
+            assert answer.error_code == ErrorCode.INVALID_RECORD
+            if version >= 8:
+                assert answer.error_message == "bad batch"
+                found = [(one.batch_index, one.batch_index_error_message) for one in answer.record_errors]
+                assert found == [(1, "no key"), (4, "no key")]
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_produce_without_time_waits_until_it_is_stored(timeout_ms: int) -> None:
+    async def main() -> None:
+        clock = SimulatedClock()
+        broker = one_topic()
+        broker.hold = True
+        async with serving(broker, clock=clock) as gateway:
+            client = await connect(gateway)
+            sent = client.send(*produce(batch(), timeout_ms=timeout_ms))
+            await until(lambda: len(broker.held) == 1, "the append waits")
+            clock.advance(700)
+            broker.release()
+            assert only(await client.receive(0, 9, sent)).error_code == 0
             await client.close()
 
     run(main())
@@ -269,14 +310,58 @@ def test_fetch_sessions_are_refused_so_that_clients_send_full_requests(
     run(main())
 
 
-def test_a_client_that_poses_as_a_replica_is_refused() -> None:
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_client_that_sends_a_replica_id_fetches_as_a_consumer(version: int) -> None:
+    async def main() -> None:
+        broker = one_topic()
+        async with serving(broker) as gateway:
+            client = await connect(gateway)
+            await client.ask(*produce(batch(b"first")))
+            name, topic_id = ("", broker.catalog.topics["t"].id) if version >= 13 else ("t", UUID(int=0))
+            wanted = fetch_messages.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            topics = (fetch_messages.FetchTopic(name, topic_id, (wanted,)),)
+            request = fetch_messages.FetchRequest(replica_id=0, max_bytes=1 << 20, topics=topics)
+            if version >= 15:
+                state = fetch_messages.ReplicaState(replica_id=0, replica_epoch=3)
+                request = fetch_messages.FetchRequest(replica_state=state, max_bytes=1 << 20, topics=topics)
+            (found,) = (await client.ask(1, version, request)).responses[0].partitions
+            assert (found.error_code, found.high_watermark) == (0, 1)
+            assert found.records
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_a_client_that_sends_a_replica_id_is_told_offsets(version: int) -> None:
+    """kafka-python 3.0.0 to 3.0.11 does, and reads nothing where it is refused."""
+
     async def main() -> None:
         async with serving(one_topic()) as gateway:
             client = await connect(gateway)
-            old = await client.ask(1, 11, fetch_messages.FetchRequest(replica_id=2))
-            state = fetch_messages.ReplicaState(replica_id=2)
-            new = await client.ask(1, 15, fetch_messages.FetchRequest(replica_state=state))
-            assert old.error_code == new.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            await client.ask(*produce(batch(b"first")))
+            for time, offset in ((-2, 0), (-1, 1)):
+                wanted = (list_offsets.ListOffsetsPartition(0, -1, time),)
+                topics = (list_offsets.ListOffsetsTopic("t", wanted),)
+                answer = await client.ask(2, version, list_offsets.ListOffsetsRequest(0, 0, topics))
+                (found,) = answer.topics[0].partitions
+                assert (found.error_code, found.offset) == (0, offset)
+            await client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_client_that_sends_a_replica_id_is_told_where_an_epoch_ends(version: int) -> None:
+    async def main() -> None:
+        async with serving(one_topic()) as gateway:
+            client = await connect(gateway)
+            await client.ask(*produce(batch(b"first")))
+            wanted = (offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, 3),)
+            topics = (offset_for_leader_epoch.OffsetForLeaderTopic("t", wanted),)
+            answer = await client.ask(23, version, offset_for_leader_epoch.OffsetForLeaderEpochRequest(0, topics))
+            (found,) = answer.topics[0].partitions
+            assert (found.error_code, found.leader_epoch, found.end_offset) == (0, 3, 1)
             await client.close()
 
     run(main())

@@ -15,7 +15,17 @@ from headrace.gateways.kafka.gateway import SHARES_SERVED
 from headrace.gateways.kafka.share_session import Member, ShareSessions
 from headrace.model.ids import PartitionId
 from headrace.testing.clock import SimulatedClock, settle
-from headrace.wire.kafka.messages import share_acknowledge, share_fetch
+from headrace.wire.kafka.messages import (
+    alter_configs,
+    describe_configs,
+    list_config_resources,
+    share_acknowledge,
+    share_fetch,
+)
+from headrace.wire.kafka.messages import alter_share_group_offsets as alter_offsets
+from headrace.wire.kafka.messages import delete_share_group_offsets as delete_offsets
+from headrace.wire.kafka.messages import describe_share_group_offsets as describe_offsets
+from headrace.wire.kafka.messages import incremental_alter_configs as incremental
 from headrace.wire.kafka.messages.share_acknowledge import ShareAcknowledgeRequest
 from headrace.wire.kafka.messages.share_fetch import ShareFetchRequest
 from headrace.wire.kafka.messages.share_group_describe import ShareGroupDescribeRequest
@@ -24,6 +34,7 @@ from headrace.wire.kafka.messages.share_group_heartbeat import ShareGroupHeartbe
 RANGES = {api.key: (api.version_min, api.version_max) for api in SHARES_SERVED}
 EDGES = pytest.mark.parametrize("edge", [0, 1], ids=["lowest", "highest"])
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+GROUP, SOURCE_DEFAULT, SOURCE_GROUP = 32, 5, 8
 
 Acks = tuple[int, int, tuple[int, ...]]
 
@@ -315,3 +326,112 @@ def test_the_member_that_was_silent_for_longest_goes_when_there_are_too_many() -
     assert sessions.go_on(Member("g", "first"), 1) is first
     sessions.open(Member("g", "third"), [place])
     assert (gone, len(sessions)) == ([second.holder], 2)
+
+
+def altered(key: int, **settings: str | None) -> Any:
+    """A request that changes settings of group `g`, in either form."""
+    pairs = [(name.replace("_", "."), value) for name, value in settings.items()]
+    if key == 33:
+        configs = tuple(alter_configs.AlterableConfig(name, value) for name, value in pairs)
+        return alter_configs.AlterConfigsRequest((alter_configs.AlterConfigsResource(GROUP, "g", configs),))
+    changes = tuple(incremental.AlterableConfig(name, 1 if value is None else 0, value) for name, value in pairs)
+    resource = incremental.AlterConfigsResource(GROUP, "g", changes)
+    return incremental.IncrementalAlterConfigsRequest((resource,))
+
+
+@pytest.mark.parametrize("key", [33, 44])
+def test_settings_of_a_group_are_altered_described_and_taken_back(key: int) -> None:
+    async def main() -> None:
+        async with asking(1) as asker:
+
+            async def alter(**settings: str | None) -> int:
+                (response,) = (await asker.client.ask(key, 1, altered(key, **settings))).responses
+                assert (response.resource_type, response.resource_name) == (GROUP, "g")
+                return int(response.error_code)
+
+            async def described(name: str = "share.record.lock.duration.ms") -> tuple[str, int, bool]:
+                resource = describe_configs.DescribeConfigsResource(GROUP, "g", (name,))
+                request = describe_configs.DescribeConfigsRequest((resource,), include_synonyms=True)
+                (result,) = (await asker.client.ask(32, 4, request)).results
+                assert (result.error_code, result.error_message) == (0, None)
+                (config,) = result.configs
+                assert config.synonyms[-1].source == SOURCE_DEFAULT
+                return config.value, config.config_source, config.read_only
+
+            assert await described() == ("30000", SOURCE_DEFAULT, False)
+            assert await described("share.auto.offset.reset") == ("earliest", SOURCE_DEFAULT, False)
+            assert await alter(share_record_lock_duration_ms="2000") == 0
+            assert await described() == ("2000", SOURCE_GROUP, False)
+            assert await alter(share_auto_offset_reset="earliest") == 0
+            listed = list_config_resources.ListConfigResourcesRequest((GROUP,))
+            (resource,) = (await asker.client.ask(74, 1, listed)).config_resources
+            assert (resource.resource_name, resource.resource_type) == ("g", GROUP)
+            assert await alter(share_auto_offset_reset="latest") == ErrorCode.INVALID_CONFIG
+            assert await alter(share_nothing="1") == ErrorCode.INVALID_CONFIG
+            if key == 44:
+                assert await described() == ("2000", SOURCE_GROUP, False)
+                assert await alter(share_record_lock_duration_ms=None) == 0
+            assert await described() == ("30000", SOURCE_DEFAULT, False)
+            assert await described("share.auto.offset.reset") == ("earliest", SOURCE_GROUP, False)
+
+    run(main())
+
+
+def test_settings_without_a_groups_name_are_refused() -> None:
+    async def main() -> None:
+        async with asking(1) as asker:
+            resource = describe_configs.DescribeConfigsResource(GROUP, "", None)
+            request = describe_configs.DescribeConfigsRequest((resource,))
+            (result,) = (await asker.client.ask(32, 4, request)).results
+            assert result.error_code == ErrorCode.INVALID_GROUP_ID
+
+    run(main())
+
+
+@EDGES
+def test_offsets_of_a_group_are_described_altered_and_deleted(edge: int) -> None:
+    async def main() -> None:
+        async with asking(edge, partitions=2) as asker:
+
+            async def starts(*topics: tuple[str, tuple[int, ...]], group_id: str = "g") -> Any:
+                wanted = tuple(describe_offsets.DescribeShareGroupOffsetsRequestTopic(*topic) for topic in topics)
+                group = describe_offsets.DescribeShareGroupOffsetsRequestGroup(group_id, wanted or None)
+                (found,) = (await asker.ask(90, describe_offsets.DescribeShareGroupOffsetsRequest((group,)))).groups
+                return found
+
+            async def alter(partition: int, offset: int) -> Any:
+                wanted = alter_offsets.AlterShareGroupOffsetsRequestPartition(partition, offset)
+                topic = alter_offsets.AlterShareGroupOffsetsRequestTopic(NAME, (wanted,))
+                return await asker.ask(91, alter_offsets.AlterShareGroupOffsetsRequest("g", (topic,)))
+
+            delete = delete_offsets.DeleteShareGroupOffsetsRequest(
+                "g", (delete_offsets.DeleteShareGroupOffsetsRequestTopic(NAME),)
+            )
+            assert (await starts()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            assert (await alter(0, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+            await asker.heartbeat(0, NAME)
+            assert (await alter(0, 0)).error_code == ErrorCode.NON_EMPTY_GROUP
+            assert (await asker.ask(92, delete)).error_code == ErrorCode.NON_EMPTY_GROUP
+            await asker.heartbeat(-1)
+
+            (topic,) = (await starts()).topics
+            assert (topic.topic_name, topic.topic_id) == (NAME, asker.topic_id)
+            assert [(one.partition_index, one.lag, one.error_code) for one in topic.partitions] == [
+                (0, 0 if edge else -1, 0),
+                (1, 0 if edge else -1, 0),
+            ]
+            ((missing,),) = [topic.partitions for topic in (await starts(("missing", (0,)))).topics]
+            assert (missing.start_offset, missing.error_code) == (-1, 0)
+
+            (changed,) = (await alter(0, topic.partitions[0].start_offset)).responses
+            assert (changed.topic_name, changed.topic_id) == (NAME, asker.topic_id)
+            assert changed.partitions[0].error_code == 0
+            (refused,) = (await alter(0, 1000)).responses
+            assert refused.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert refused.partitions[0].error_message
+
+            (gone,) = (await asker.ask(92, delete)).responses
+            assert (gone.topic_name, gone.topic_id, gone.error_code) == (NAME, asker.topic_id, 0)
+            assert (await starts()).topics == ()
+
+    run(main())

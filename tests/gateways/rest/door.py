@@ -11,7 +11,7 @@ from tests.gateways.rest.scripted_transactions import ScriptedTransactions
 
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError, Request, Response, refusal
-from headrace.gateways.http.router import Later
+from headrace.gateways.http.router import Later, Sized
 from headrace.gateways.http.slot import choose
 from headrace.gateways.rest.gateway import rest_router
 from headrace.model.errors import HeadraceError
@@ -45,6 +45,8 @@ class Door:
         route = choose(found, request)
         try:
             outcome = route.handler(request)
+            if isinstance(outcome, Sized):
+                outcome = outcome.begin()
             if isinstance(outcome, Later):
                 return outcome.render(outcome.promise.result())
             return asyncio.run(outcome) if isinstance(outcome, Coroutine) else outcome

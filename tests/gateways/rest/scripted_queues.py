@@ -25,7 +25,13 @@ from headrace.broker.queue.port import (
     Rejection,
     Release,
 )
-from headrace.model.errors import HeadraceError, QueueExistsError, UnknownQueueError, UnknownRedriveError
+from headrace.model.errors import (
+    HeadraceError,
+    QueueExistsError,
+    TopicHasRecordsError,
+    UnknownQueueError,
+    UnknownRedriveError,
+)
 from headrace.model.message import Message, Received, Sent, message_id
 from headrace.model.queue import Queue, QueueConfig
 
@@ -34,6 +40,7 @@ class ScriptedReceive:
     def __init__(self) -> None:
         self.promise: Promise[list[Received]] = Promise()
         self.cancelled = 0
+        self.is_waiting = False
 
     def cancel(self) -> None:
         self.cancelled += 1
@@ -52,6 +59,7 @@ class ScriptedQueues(SendsOne):
         self.browsed: list[Browsed] = []
         self.redriven: list[Redrive] = []
         self.moved: dict[str, Reader] = {}
+        self.unconverted = ""  # a topic that holds records
 
     def _next_error(self) -> HeadraceError | None:
         return self.errors.pop(0) if self.errors else None
@@ -100,10 +108,14 @@ class ScriptedQueues(SendsOne):
         assert not may_be_late, "REST refuses a lease that is over"
         return self._done("acknowledge", queue, receipts)
 
-    def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
+    def extend(
+        self, queue: str, extensions: Sequence[Extension], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         return self._done("extend", queue, extensions)
 
-    def release(self, queue: str, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
+    def release(
+        self, queue: str, releases: Sequence[Release], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         return self._done("release", queue, releases)
 
     def reject(self, queue: str, rejections: Sequence[Rejection]) -> Promise[list[HeadraceError | None]]:
@@ -124,6 +136,9 @@ class ScriptedQueues(SendsOne):
             queue=self.find(name), partition_count=1, durability="fsync", counts=QueueCounts(visible=3, sent=3)
         )
 
+    def describe_listed(self, name: str) -> QueueDescription:
+        return self.describe(name)
+
     async def create(
         self,
         name: str,
@@ -132,7 +147,10 @@ class ScriptedQueues(SendsOne):
         partition_count: int = -1,
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
+        convert: bool = False,
     ) -> Queue:
+        if name == self.unconverted and not convert:
+            raise TopicHasRecordsError.of(f"{name} holds 3 records.")
         if name in self.queues:
             raise QueueExistsError(f"there is a queue {name} with another configuration; change it, or delete it first")
         self.asked.append(("create", partition_count, durability))

@@ -8,6 +8,7 @@ from tests.gateways.rest.door import Door
 
 from headrace.broker.queue.port import Browsed, MessageState, RedriveFilter
 from headrace.gateways.rest.config_form import ConfigForm, changed, shown
+from headrace.model.errors import NotAQueueError
 from headrace.model.queue import Backoff, Guarantee, QueueConfig
 
 
@@ -192,3 +193,34 @@ def test_a_wrong_method_is_told_the_right_ones(door: Door) -> None:
     answer = door.ask("POST", "/queues/orders")
     assert (answer.status, dict(answer.headers)["Allow"]) == (405, "DELETE, GET, HEAD, PATCH, PUT")
     assert json.loads(answer.body)["code"] == "method_not_allowed"
+
+
+def test_a_topic_that_is_not_a_queue_is_answered_with_the_request_that_converts_it(door: Door) -> None:
+    def refuse(name: str) -> None:
+        raise NotAQueueError.of(name)
+
+    door.queues.find = door.queues.describe = refuse  # type: ignore[assignment, method-assign]
+    said = door.json("GET", "/queues/clicks", status=404)
+    assert (said["code"], said["topic"]) == ("not_a_queue", "clicks")
+    assert 'PUT /queues/clicks with the body {"convert": true}' in said["detail"]
+
+
+def test_a_topic_that_holds_records_is_converted_when_the_body_says_so(door: Door) -> None:
+    door.queues.unconverted = "clicks"
+    refused = door.json("PUT", "/queues/clicks", {"config": {"lease": 5}}, status=409)
+    assert (refused["code"], refused["changes"]) == ("topic_has_records", "clicks holds 3 records.")
+    assert refused["detail"].startswith("clicks holds 3 records. To confirm, ")
+    assert '"convert": true' in refused["detail"]
+    door.json("PUT", "/queues/clicks", {"convert": False}, status=409)
+    assert door.json("PUT", "/queues/clicks", {"convert": 1}, status=422)["code"] == "invalid_field"
+    assert door.json("PUT", "/queues/clicks", {"convert": True}, status=201)["name"] == "clicks"
+
+
+def test_a_list_describes_queues_when_it_is_asked_to(door: Door) -> None:
+    for name in ("cups", "pots"):
+        door.json("PUT", f"/queues/{name}", status=201)
+    assert door.json("GET", "/queues")["queues"] == [{"name": "cups"}, {"name": "pots"}]
+    described = door.json("GET", "/queues?describe=true&limit=1")
+    assert described["queues"] == [door.json("GET", "/queues/cups")]
+    assert described["next"] == "cups"
+    assert door.json("GET", "/queues?describe=yes", status=422)["code"] == "invalid_field"

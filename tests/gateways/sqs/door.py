@@ -33,6 +33,7 @@ class Refused(Exception):
 class Door:
     def __init__(self, *, keys: AccessKeys | None = None, may_delete: bool = True) -> None:
         self.clock = SimulatedClock()
+        self.headers: dict[str, str] = {}  # beside those of the protocol, of the requests to come
         self.queues = FakeQueues(self.clock)
         port: Queues = self.queues
         self.gateway = SqsGateway(port, clock=self.clock, config=SqsConfig(), keys=keys, may_delete=may_delete)
@@ -52,7 +53,7 @@ class Door:
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """One operation over JSON."""
-        headers = {"host": HOST, "x-amz-target": f"AmazonSQS.{operation}"}
+        headers = {"host": HOST, "x-amz-target": f"AmazonSQS.{operation}", **self.headers}
         response = self.answer(Request("POST", "/", "", headers, msgspec.json.encode(parameters), (), "request-1"))
         body = msgspec.json.decode(response.body)
         assert response.id_header == "x-amzn-RequestId"
@@ -69,7 +70,7 @@ class Door:
         path, values = ("/", ()) if queue is None else (f"/000000000000/{queue}", ("000000000000", queue))
         text = urlencode(fields)
         query, body = (text, b"") if method == "GET" else ("", text.encode())
-        return self.answer(Request(method, path, query, {"host": HOST}, body, values, "request-1"))
+        return self.answer(Request(method, path, query, {"host": HOST, **self.headers}, body, values, "request-1"))
 
     def create(self, name: str, **attributes: str) -> str:
         if name.endswith(".fifo"):

@@ -64,6 +64,7 @@ class FakeReceive:
     def __init__(self) -> None:
         self.promise: Promise[list[Received]] = Promise()
         self.is_cancelled = False
+        self.is_waiting = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -154,15 +155,20 @@ class FakeQueues(SendsOne):
             one.offset,
         )
 
-    def _held(self, shelf: Shelf, receipt: str, *, may_be_late: bool = False) -> Stored:
+    def _held(self, shelf: Shelf, receipt: str, *, may_be_late: bool = False, may_be_older: bool = False) -> Stored:
         queue_id, _, rest = receipt.partition("/")
         if queue_id != str(shelf.queue.id):
             raise InvalidReceiptError("not signed here")
         offset, attempt = map(int, rest.split("/"))
         one = shelf.messages.get(offset)
-        if one is None or one.attempt != attempt or (one.until_ms <= self.clock.wall_ms() and not may_be_late):
-            raise StaleReceiptError("the lease is over")
-        return one
+        if one is None:
+            raise StaleReceiptError("the message is gone", is_gone=True)
+        is_over = one.until_ms <= self.clock.wall_ms()
+        if one.attempt == attempt and (may_be_late or may_be_older or not is_over):
+            return one
+        if may_be_older and is_over and one.attempt > attempt:
+            return one
+        raise StaleReceiptError("the lease is over")
 
     def acknowledge(
         self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
@@ -174,29 +180,35 @@ class FakeQueues(SendsOne):
 
         return self._each(shelf, receipts, act, may_be_late=may_be_late)
 
-    def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
+    def extend(
+        self, queue: str, extensions: Sequence[Extension], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         def act(one: Stored, at: int) -> None:
             until_ms = self.clock.wall_ms() + extensions[at].lease_ms
             if until_ms - one.first_ms > LEASE_MS_MAX:
                 raise InvalidRequestError("beyond 12 hours in total")
             one.until_ms = until_ms
 
-        return self._each(self.shelf(queue), [extension.receipt for extension in extensions], act)
+        receipts = [extension.receipt for extension in extensions]
+        return self._each(self.shelf(queue), receipts, act, may_be_older=may_be_late)
 
-    def release(self, queue: str, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
+    def release(
+        self, queue: str, releases: Sequence[Release], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         def act(one: Stored, at: int) -> None:
             one.until_ms = 0
             one.due_ms = self.clock.wall_ms() + (releases[at].delay_ms or 0)
 
-        return self._each(self.shelf(queue), [release.receipt for release in releases], act)
+        receipts = [release.receipt for release in releases]
+        return self._each(self.shelf(queue), receipts, act, may_be_older=may_be_late)
 
     def _each(
-        self, shelf: Shelf, receipts: Sequence[str], act: Any, *, may_be_late: bool = False
+        self, shelf: Shelf, receipts: Sequence[str], act: Any, **may_be: bool
     ) -> Promise[list[HeadraceError | None]]:
         outcomes: list[HeadraceError | None] = []
         for at, receipt in enumerate(receipts):
             try:
-                act(self._held(shelf, receipt, may_be_late=may_be_late), at)
+                act(self._held(shelf, receipt, **may_be), at)
                 outcomes.append(None)
             except HeadraceError as error:
                 outcomes.append(error)
@@ -221,6 +233,9 @@ class FakeQueues(SendsOne):
         partition_count = max(shelf.partition_count, 1)
         return QueueDescription(queue=shelf.queue, partition_count=partition_count, durability="fsync", counts=counts)
 
+    def describe_listed(self, name: str) -> QueueDescription:
+        return self.describe(name)
+
     async def create(
         self,
         name: str,
@@ -229,6 +244,7 @@ class FakeQueues(SendsOne):
         partition_count: int = -1,
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
+        convert: bool = False,
     ) -> Queue:
         if self.create_errors:
             raise self.create_errors.pop(0)

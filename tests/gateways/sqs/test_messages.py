@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 from typing import Any
 
+import msgspec
 import pytest
 from tests.gateways.sqs.door import Door, Refused
 
+from headrace.broker.promise import Promise
 from headrace.broker.queue.port import DEFAULTS
 from headrace.gateways.http.message import Request
 from headrace.gateways.http.router import Later
@@ -61,6 +63,40 @@ def test_a_message_comes_back_with_its_digests_and_the_id_it_was_sent_with() -> 
         "ApproximateReceiveCount": "1",
         "ApproximateFirstReceiveTimestamp": str(door.clock.wall_ms()),
     }
+
+
+def test_the_trace_header_of_a_request_becomes_an_attribute_of_its_messages() -> None:
+    door = Door()
+    url = door.create("orders")
+    own = {"AWSTraceHeader": {"StringValue": "Root=own", "DataType": "String"}}
+    entries = [
+        {"Id": "a", "MessageBody": "plain"},
+        {"Id": "b", "MessageBody": "traced", "MessageSystemAttributes": own},
+    ]
+    door.headers["x-amzn-trace-id"] = "Root=1-5759e988;Sampled=1"
+    door.call("SendMessage", QueueUrl=url, MessageBody="single")
+    batch = door.call("SendMessageBatch", QueueUrl=url, Entries=entries)
+    assert ["MD5OfMessageSystemAttributes" in entry for entry in batch["Successful"]] == [False, True]
+    door.form({"Action": "SendMessage", "MessageBody": "form"}, queue="orders")
+    for odd, body in (("\x01", "odd"), ("", "none")):
+        door.headers["x-amzn-trace-id"] = odd
+        door.call("SendMessage", QueueUrl=url, MessageBody=body)
+    got = door.call("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["AWSTraceHeader"])
+    assert {one["Body"]: one.get("Attributes", {}).get("AWSTraceHeader") for one in got["Messages"]} == {
+        "single": "Root=1-5759e988;Sampled=1",
+        "plain": "Root=1-5759e988;Sampled=1",
+        "traced": "Root=own",
+        "form": "Root=1-5759e988;Sampled=1",
+        "odd": None,
+        "none": None,
+    }
+
+
+def test_a_trace_does_not_count_towards_the_limit_of_size() -> None:
+    door = Door()
+    url = door.create("orders", MaximumMessageSize="1024")
+    door.headers["x-amzn-trace-id"] = "Root=1"
+    door.call("SendMessage", QueueUrl=url, MessageBody="x" * 1024)
 
 
 def test_message_ids_have_the_form_of_a_uuid_and_are_distinct_between_queues() -> None:
@@ -198,7 +234,7 @@ def test_a_batch_answers_for_each_entry() -> None:
         ("late", "InvalidParameterValue", True),
     ]
     nothing = door.call("SendMessageBatch", QueueUrl=url, Entries=[{"Id": "bad", "MessageBody": "\a"}])
-    assert nothing["Successful"] == []
+    assert nothing.keys() == {"Failed"}, "an empty list is left out"
 
 
 def test_a_failure_of_the_node_is_a_failed_entry_and_not_the_senders_fault() -> None:
@@ -272,7 +308,7 @@ def test_the_newest_receipt_of_a_standard_queue_deletes_though_its_visibility_is
     assert door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=again["ReceiptHandle"]) == {}
     assert door.queues.describe("orders").counts.visible == 2
     entries = [{"Id": str(at), "ReceiptHandle": one["ReceiptHandle"]} for at, one in enumerate(others)]
-    assert door.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)["Failed"] == []
+    assert door.call("DeleteMessageBatch", QueueUrl=url, Entries=entries).keys() == {"Successful"}
     assert door.queues.describe("orders").counts.visible == 0
     assert refused(door, "DeleteMessage", QueueUrl=fifo, ReceiptHandle=ordered) == "InvalidParameterValue"
 
@@ -299,6 +335,36 @@ def test_visibility_is_changed_given_back_and_refused_once_the_lease_is_over() -
     assert door.receive_one(url)["ReceiptHandle"] != receipt
     code = refused(door, "ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=5)
     assert code == "AWS.SimpleQueueService.MessageNotInflight"
+
+
+def test_visibility_is_changed_with_an_expired_receipt_while_nobody_has_the_message() -> None:
+    door = Door()
+    url, fifo = door.create("orders"), door.create("orders.fifo", ContentBasedDeduplication="true")
+    door.call("SendMessage", QueueUrl=url, MessageBody="x")
+    door.call("SendMessage", QueueUrl=fifo, MessageBody="x", MessageGroupId="g")
+    older = door.receive_one(url, VisibilityTimeout=0)["ReceiptHandle"]
+    expired = door.receive_one(url, VisibilityTimeout=1)["ReceiptHandle"]
+    ordered = door.receive_one(fifo, VisibilityTimeout=1)["ReceiptHandle"]
+    for receipt in (expired, older):
+        door.clock.advance(60_000)
+        assert door.call("ChangeMessageVisibility", QueueUrl=url, ReceiptHandle=receipt, VisibilityTimeout=60) == {}
+        assert door.call("ReceiveMessage", QueueUrl=url) == {}
+    entry = {"Id": "a", "ReceiptHandle": expired, "VisibilityTimeout": 0}
+    assert door.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=[entry]).keys() == {"Successful"}
+    newest = door.receive_one(url)["ReceiptHandle"]
+    in_flight = {"QueueUrl": url, "VisibilityTimeout": 5}
+    for receipt in (expired, older):
+        code = refused(door, "ChangeMessageVisibility", **in_flight, ReceiptHandle=receipt)
+        assert code == "AWS.SimpleQueueService.MessageNotInflight", "another consumer has it"
+    code = refused(door, "ChangeMessageVisibility", QueueUrl=fifo, ReceiptHandle=ordered, VisibilityTimeout=5)
+    assert code == "AWS.SimpleQueueService.MessageNotInflight"
+    door.call("DeleteMessage", QueueUrl=url, ReceiptHandle=newest)
+    for receipt in (newest, expired, older):
+        with pytest.raises(Refused, match="Message does not exist or is not available for visibility timeout") as gone:
+            door.call("ChangeMessageVisibility", **in_flight, ReceiptHandle=receipt)
+        assert gone.value.code == "InvalidParameterValue"
+    failed = door.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=[entry])["Failed"]
+    assert [(one["Id"], one["Code"], one["SenderFault"]) for one in failed] == [("a", "InvalidParameterValue", True)]
 
 
 def test_more_than_twelve_hours_in_total_are_an_error() -> None:
@@ -351,13 +417,24 @@ def test_fifo_asks_for_a_group_and_an_id_and_refuses_a_delay() -> None:
     assert door.call("SendMessage", **send, **ids, DelaySeconds=0)
 
 
-@pytest.mark.parametrize("given", [{"MessageGroupId": "g"}, {"MessageDeduplicationId": "2"}])
-def test_a_batch_with_an_entry_that_lacks_its_group_or_id_is_refused_whole(given: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"MessageGroupId": "g"}, "InvalidParameterValue"),
+        ({"MessageDeduplicationId": "2"}, "MissingParameter"),
+        ({"MessageDeduplicationId": "2", "MessageGroupId": ""}, "MissingParameter"),
+        ({"MessageDeduplicationId": "2", "MessageBody": "\a"}, "MissingParameter"),
+    ],
+)
+def test_a_batch_with_an_entry_that_lacks_its_group_or_id_is_refused_whole(given: dict[str, str], code: str) -> None:
     door = Door()
     url = door.create("orders.fifo")
     whole = {"Id": "a", "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1"}
     lacking = {"Id": "b", "MessageBody": "y", **given}
-    assert refused(door, "SendMessageBatch", QueueUrl=url, Entries=[whole, lacking]) == "InvalidParameterValue"
+    assert refused(door, "SendMessageBatch", QueueUrl=url, Entries=[whole, lacking]) == code
+    if "MessageBody" not in given:
+        single = {name: value for name, value in lacking.items() if name != "Id"}
+        assert refused(door, "SendMessage", QueueUrl=url, **single) == code, "as for a single message"
     assert not door.queues.shelf("orders.fifo").messages
     # Whatever else is wrong with an entry is told of it alone.
     delayed = {**whole, "Id": "b", "MessageDeduplicationId": "2", "DelaySeconds": 5}
@@ -450,3 +527,24 @@ def test_a_dead_letter_names_its_source_and_keeps_its_time() -> None:
     attributes = door.receive_one(url, AttributeNames=["All"])["Attributes"]
     assert attributes["DeadLetterQueueSourceArn"] == "arn:aws:sqs:us-east-1:000000000000:orders"
     assert attributes["SentTimestamp"] == "1234"
+
+
+def test_a_receive_is_answered_when_what_it_found_dying_is_in_the_dead_letter_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = Door()
+    url = door.create("orders")
+    moves: list[tuple[str, Promise[Any]]] = []
+
+    def after_moves(queue: str, promise: Promise[Any]) -> Promise[Any]:
+        moves.append((queue, Promise()))
+        return moves[-1][1]
+
+    monkeypatch.setattr(door.queues, "after_moves", after_moves)
+    headers = {"host": "localhost", "x-amz-target": "AmazonSQS.ReceiveMessage"}
+    answer = door.gateway.handle(Request("POST", "/", "", headers, msgspec.json.encode({"QueueUrl": url}), (), "r"))
+    assert isinstance(answer, Later)
+    [(queue, moved)] = moves
+    assert (queue, answer.promise.done()) == ("orders", False)
+    moved.keep([])
+    assert answer.promise.done()

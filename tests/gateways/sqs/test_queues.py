@@ -1,5 +1,6 @@
 """Operations on whole queues: their attributes, names, tags, permissions, dead letters."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -98,17 +99,38 @@ def test_a_fifo_queue_has_one_partition_unless_it_wants_throughput() -> None:
 def test_attributes_that_nobody_obeys_are_given_back() -> None:
     door = Door()
     kept = {
-        "Policy": '{"Version": "2012-10-17", "Statement": []}',
+        "Policy": '{"Version": "2012-10-17", "Statement": {"Effect": "Deny", "Principal": "*", "Action": "sqs:*"}}',
         "KmsMasterKeyId": "alias/aws/sqs",
         "KmsDataKeyReusePeriodSeconds": "300",
-        "SqsManagedSseEnabled": "true",
+        "SqsManagedSseEnabled": "false",
         "RedriveAllowPolicy": '{"redrivePermission": "denyAll"}',
     }
     url = door.create("orders", **kept)
     assert attributes(door, url, *kept) == kept
     door.call("SetQueueAttributes", QueueUrl=url, Attributes={"KmsMasterKeyId": "", "Policy": ""})
-    assert "KmsMasterKeyId" not in attributes(door, url)
-    assert "Policy" not in attributes(door, url)
+    left = attributes(door, url)
+    assert not {"KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "Policy"} & set(left)
+
+
+def test_a_queue_has_one_kind_of_encryption_the_one_that_was_set_last() -> None:
+    door = Door()
+    url = door.create("orders", SqsManagedSseEnabled="true")
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes={"KmsMasterKeyId": "alias/mine"})
+    found = attributes(door, url)
+    assert (found["KmsMasterKeyId"], found["SqsManagedSseEnabled"]) == ("alias/mine", "false")
+    assert found["KmsDataKeyReusePeriodSeconds"] == "300"
+    door.call("SetQueueAttributes", QueueUrl=url, Attributes={"SqsManagedSseEnabled": "true"})
+    found = attributes(door, url)
+    assert found["SqsManagedSseEnabled"] == "true"
+    assert not {"KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds"} & set(found)
+
+
+def test_create_is_idempotent_with_an_attribute_that_is_not_shown() -> None:
+    door = Door()
+    reuse = {"KmsDataKeyReusePeriodSeconds": "600"}  # which concerns queues that have a key
+    url = door.create("orders", **reuse)
+    assert not set(reuse) & set(attributes(door, url))
+    assert door.create("orders", **reuse) == url
 
 
 def test_create_is_idempotent_only_with_the_same_attributes() -> None:
@@ -138,6 +160,16 @@ def test_the_suffix_and_the_attribute_of_fifo_go_together() -> None:
     door.call("CreateQueue", QueueName="x" * 75 + ".fifo", Attributes={"FifoQueue": "true"})
 
 
+def test_a_standard_queue_has_no_attribute_fifo_queue() -> None:
+    door = Door()
+    with pytest.raises(Refused, match=r"Unknown Attribute FifoQueue\.") as refusal:
+        door.call("CreateQueue", QueueName="a", Attributes={"FifoQueue": "false"})
+    assert refusal.value.code == "InvalidAttributeName"
+    assert not door.queues.shelves
+    code = refused(door, "CreateQueue", QueueName="a.fifo", Attributes={"FifoQueue": "false"})
+    assert code == "InvalidParameterValue"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [
@@ -162,7 +194,7 @@ def test_the_suffix_and_the_attribute_of_fifo_go_together() -> None:
         ("RedrivePolicy", policy("dead", 1001), "InvalidParameterValue"),
         ("RedrivePolicy", policy("dead", "000000001" + "9" * 20), "InvalidParameterValue"),
         ("RedrivePolicy", '{"deadLetterTargetArn": "dead", "maxReceiveCount": 1}', "InvalidParameterValue"),
-        ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}', "InvalidAttributeValue"),
+        ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}', "InvalidParameterValue"),
         ("RedriveAllowPolicy", '{"redrivePermission": "some"}', "InvalidAttributeValue"),
         ("ContentBasedDeduplication", "true", "InvalidAttributeName"),
         ("DeduplicationScope", "queue", "InvalidAttributeName"),
@@ -209,7 +241,9 @@ def test_changed_attributes_are_obeyed_and_the_others_stay() -> None:
     assert config(door, "orders").retention_ms == 120_000
     assert int(found["LastModifiedTimestamp"]) == int(found["CreatedTimestamp"]) + 5
     assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={}) == "MissingParameter"
-    assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes={"FifoQueue": "true"}) == "InvalidAttributeName"
+    for value in ("true", "false"):
+        given = {"FifoQueue": value}
+        assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=given) == "InvalidAttributeName"
     fifo = door.create("orders.fifo")
     door.call("SetQueueAttributes", QueueUrl=fifo, Attributes={"FifoQueue": "true"})
     standard = {"FifoQueue": "false"}
@@ -232,10 +266,10 @@ def test_a_dead_letter_queue_exists_is_of_the_same_type_and_allows_it() -> None:
     by_queue = {"redrivePermission": "byQueue", "sourceQueueArns": ["arn:aws:sqs:us-east-1:000000000000:orders"]}
     door.create("picky", RedriveAllowPolicy=json.dumps(by_queue))
     url = door.create("orders")
-    for target in ("absent", "dead.fifo", "shut", "orders"):
+    for target in ("absent", "dead.fifo", "shut"):
         given = {"RedrivePolicy": policy(target)}
         assert refused(door, "SetQueueAttributes", QueueUrl=url, Attributes=given) == "InvalidParameterValue"
-    for target in ("dead", "picky"):
+    for target in ("dead", "picky", "orders"):  # its own one, too
         door.call("SetQueueAttributes", QueueUrl=url, Attributes={"RedrivePolicy": policy(target)})
         assert config(door, "orders").dead_letter == target
         sources = door.call("ListDeadLetterSourceQueues", QueueUrl=f"http://localhost/000000000000/{target}")
@@ -376,9 +410,18 @@ def test_permissions_are_statements_of_the_policy() -> None:
     url = door.create("orders")
     given = {"QueueUrl": url, "Label": "mine", "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
     door.call("AddPermission", **given)
-    [statement] = json.loads(attributes(door, url, "Policy")["Policy"])["Statement"]
-    assert statement["Sid"] == "mine"
-    assert statement["Action"] == ["SQS:SendMessage"]
+    arn = "arn:aws:sqs:us-east-1:000000000000:orders"
+    account = "arn:aws:iam::123456789012:root"
+    statement = {"Effect": "Allow", "Action": "SQS:SendMessage", "Resource": arn}
+    assert json.loads(attributes(door, url, "Policy")["Policy"]) == {
+        "Version": "2008-10-17",
+        "Id": f"{arn}/SQSDefaultPolicy",
+        "Statement": [{**statement, "Sid": "mine", "Principal": {"AWS": account}}],
+    }
+    door.call("AddPermission", **{**given, "Label": "more", "Actions": ["SendMessage", "*"]})
+    [_, second] = json.loads(attributes(door, url, "Policy")["Policy"])["Statement"]
+    assert second["Action"] == ["SQS:SendMessage", "SQS:*"]
+    door.call("RemovePermission", QueueUrl=url, Label="more")
     assert refused(door, "AddPermission", **given) == "InvalidParameterValue"
     for change in ({"Label": "a b"}, {"AWSAccountIds": ["me"]}, {"Actions": ["rm -rf"]}):
         assert refused(door, "AddPermission", **{**given, **change}) == "InvalidParameterValue"
@@ -392,7 +435,10 @@ def test_permissions_are_statements_of_the_policy() -> None:
 @pytest.mark.parametrize("statements", ['"all"', "5", "null", '["all", 5]'])
 def test_permissions_are_added_to_a_policy_that_says_nothing_sensible(statements: str) -> None:
     door = Door()
-    url = door.create("orders", Policy=f'{{"Statement": {statements}}}')
+    url = door.create("orders")
+    # As earlier versions stored it, which did not look at what a policy says.
+    notes = {"sqs": {"attributes": {"Policy": f'{{"Statement": {statements}}}'}}}
+    asyncio.run(door.queues.update("orders", notes=notes))
     given = {"QueueUrl": url, "Label": "mine", "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
     assert refused(door, "RemovePermission", QueueUrl=url, Label="mine") == "InvalidParameterValue"
     door.call("AddPermission", **given)
@@ -429,7 +475,8 @@ def test_dead_letters_are_moved_back_by_a_task_that_can_be_watched_and_cancelled
     [
         ("no_source", "CouldNotDetermineMessageSource"),
         ("unknown_queue", "AWS.SimpleQueueService.NonExistentQueue"),
-        ("disk_full", "no room"),
+        ("disk_full", "ServiceUnavailable"),
+        ("unheard_of", "InternalFailure"),
     ],
 )
 def test_a_move_task_that_failed_says_why_in_the_words_of_sqs(code: str, reason: str) -> None:

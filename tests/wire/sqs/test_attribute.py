@@ -11,7 +11,7 @@ from headrace.wire.sqs.error import SqsError
 from headrace.wire.sqs.request import AttributeValue
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")), min_size=1, max_size=40)
-NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,20}(\.[A-Za-z0-9_-]{1,5})?", fullmatch=True).filter(
+NAMES = st.from_regex(r"[\w-]{1,20}(\.[\w-]{1,5})?", fullmatch=True).filter(
     lambda name: not name.lower().startswith(("aws.", "amazon."))
 )
 VALUES = st.one_of(
@@ -79,6 +79,10 @@ def test_a_prefix_is_all_that_stands_before_its_dot_and_star() -> None:
         ("x..y", string("x")),
         ("x y", string("x")),
         ("x" * 257, string("x")),
+        ("größe.", string("x")),
+        ("grö..ße", string("x")),
+        ("grö ße", string("x")),
+        ("größe€", string("x")),
         ("", string("x")),
         ("x", string("")),
         ("x", string("x", "Text")),
@@ -95,6 +99,23 @@ def test_an_attribute_that_sqs_refuses_is_refused(name: str, value: AttributeVal
     with pytest.raises(SqsError) as refused:
         attribute.check_attributes({name: value})
     assert refused.value.kind.code == "InvalidParameterValue"
+
+
+@pytest.mark.parametrize("name", ["größe", "名前", "имя.поля", "नाम", "a\u0301-e", "\U00010400_1", "٣"])
+def test_a_name_may_have_letters_and_digits_of_any_script(name: str) -> None:
+    attribute.check_attributes({name: string("x")})
+
+
+def test_the_digest_takes_names_in_the_order_of_utf_16() -> None:
+    # By code points the first of these is the smaller one; by the units of UTF-16 it begins with a surrogate.
+    names = ("\uff21", "\U00010400")
+    (small, large), values = sorted(names, key=lambda name: name.encode("utf-16-be")), dict.fromkeys(names, string("x"))
+    assert (small, large) == (names[1], names[0])
+    expected = hashlib.md5()
+    for name in (small.encode(), large.encode()):
+        expected.update(len(name).to_bytes(4, "big") + name)
+        expected.update(b"\x00\x00\x00\x06String\x01\x00\x00\x00\x01x")
+    assert attribute.md5_of(values) == expected.hexdigest()
 
 
 def test_eleven_attributes_are_refused() -> None:

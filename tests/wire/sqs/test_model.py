@@ -64,7 +64,9 @@ def test_every_answer_has_the_fields_of_the_model(name: str) -> None:
         return
     for struct in ANSWERS[name]:
         assert fields_of(struct) == set(shape.members)
-        assert required_of(struct) >= set(shape.required_members)
+        # SQS leaves a list of a batch's outcomes out where it is empty, though its model calls both required.
+        may_be_absent = {"Successful", "Failed"} if struct is answer.Batch else set()
+        assert required_of(struct) >= set(shape.required_members) - may_be_absent
 
 
 @pytest.mark.parametrize("name", sorted(MEMBERS))

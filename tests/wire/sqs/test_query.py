@@ -91,6 +91,57 @@ def test_the_only_member_of_a_list_or_a_map_may_have_no_number() -> None:
     )
 
 
+# As an SDK writes it that names the field, one that names its members, and one that sends a member without a value.
+def empty_forms(field: str, member: str) -> list[dict[str, str]]:
+    return [{field: ""}, {member: ""}, {f"{member}.1": ""}]
+
+
+@pytest.mark.parametrize(
+    ("operation", "field", "member", "attribute"),
+    [
+        ("GetQueueAttributes", "AttributeNames", "AttributeName", "attribute_names"),
+        ("ReceiveMessage", "AttributeNames", "AttributeName", "attribute_names"),
+        ("ReceiveMessage", "MessageAttributeNames", "MessageAttributeName", "message_attribute_names"),
+        (
+            "ReceiveMessage",
+            "MessageSystemAttributeNames",
+            "MessageSystemAttributeName",
+            "message_system_attribute_names",
+        ),
+        ("UntagQueue", "TagKeys", "TagKey", "tag_keys"),
+        ("SendMessageBatch", "Entries", "SendMessageBatchRequestEntry", "entries"),
+        ("DeleteMessageBatch", "Entries", "DeleteMessageBatchRequestEntry", "entries"),
+        ("ChangeMessageVisibilityBatch", "Entries", "ChangeMessageVisibilityBatchRequestEntry", "entries"),
+        ("SetQueueAttributes", "Attributes", "Attribute", "attributes"),
+        ("TagQueue", "Tags", "Tag", "tags"),
+    ],
+)
+def test_an_empty_list_or_map_is_served_however_it_is_written(
+    operation: str, field: str, member: str, attribute: str
+) -> None:
+    for form in empty_forms(field, member):
+        found = getattr(decode({"Action": operation, **form}, queue_url=URL), attribute)
+        assert found == ({} if attribute in ("attributes", "tags") else []), form
+
+
+def test_empty_lists_and_maps_of_operations_with_several_are_served() -> None:
+    new = {"Action": "CreateQueue", "QueueName": "orders"}
+    send = {"Action": "SendMessage", "QueueUrl": URL, "MessageBody": "x"}
+    for at in range(3):
+        empty = empty_forms("Attributes", "Attribute")[at] | empty_forms("Tags", "Tag")[at]
+        assert decode({**new, **empty}) == request.CreateQueue(queue_name="orders")
+        maps = empty_forms("MessageAttributes", "MessageAttribute")[at]
+        maps |= empty_forms("MessageSystemAttributes", "MessageSystemAttribute")[at]
+        assert decode({**send, **maps}) == request.SendMessage(
+            queue_url=URL, message_body="x", message_attributes={}, message_system_attributes={}
+        )
+
+
+def test_a_member_without_a_value_is_left_out_of_a_list() -> None:
+    ask = {"Action": "ReceiveMessage", "AttributeName.1": "", "AttributeName.2": "All", "MessageAttributeName.1": ""}
+    assert decode(ask, queue_url=URL) == request.ReceiveMessage(queue_url=URL, attribute_names=["All"])
+
+
 def test_a_batch_without_entries_is_an_empty_one() -> None:
     for operation in request.BATCHES:
         assert decode({"Action": operation.__name__}, queue_url=URL) == operation(queue_url=URL, entries=[])
@@ -104,10 +155,10 @@ def test_the_address_names_the_queue_where_the_form_does_not() -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({}, "MissingParameter"),
+        ({}, "MissingAction"),
         ({"Action": "Explode"}, "InvalidAction"),
         ({"Action": "DeleteMessage", "QueueUrl": URL}, "MissingParameter"),
-        ({"Action": "ReceiveMessage", "QueueUrl": URL, "MaxNumberOfMessages": "many"}, "InvalidParameterValue"),
+        ({"Action": "ReceiveMessage", "QueueUrl": URL, "MaxNumberOfMessages": "many"}, "MalformedInput"),
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag.x.Key": "a"}, "MalformedInput"),
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag.1": "a"}, "MalformedInput"),
         ({"Action": "TagQueue", "QueueUrl": URL, "Tag": "a", "Tag.1.Key": "b"}, "MalformedInput"),
@@ -199,8 +250,16 @@ def test_errors_have_their_codes_in_both_protocols() -> None:
         ("SendMessage", b"{", "MalformedInput"),
         ("SendMessage", b'{"QueueUrl": "\xff"}', "MalformedInput"),
         ("SendMessage", b"{}", "MissingParameter"),
-        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": 5}', "InvalidParameterValue"),
-        ("SendMessage", b"[]", "InvalidParameterValue"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": {}}', "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": []}', "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": "x", "DelaySeconds": "soon"}', "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": "x", "DelaySeconds": 1.5}', "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": "x", "DelaySeconds": true}', "MalformedInput"),
+        ("SendMessage", b'{"QueueUrl": "u", "MessageBody": "x", "MessageAttributes": []}', "MalformedInput"),
+        ("SendMessageBatch", b'{"QueueUrl": "u", "Entries": "x"}', "MalformedInput"),
+        ("SendMessage", b"[]", "MalformedInput"),
+        ("SendMessage", b'"x"', "MalformedInput"),
+        ("SendMessage", b'{"MessageBody": 5, ', "MalformedInput"),
         ("SendMessage", b'{"QueueUrl": "u", "x":' + b"[" * 10_000 + b"]" * 10_000 + b"}", "MalformedInput"),
     ],
 )
@@ -208,6 +267,29 @@ def test_a_json_body_that_makes_no_request_is_refused(operation: str, body: byte
     with pytest.raises(SqsError) as refused:
         codec.decode_json(operation, body)
     assert refused.value.kind.code == code
+
+
+def test_numbers_and_booleans_are_taken_for_their_text_as_javascript_sends_them() -> None:
+    body = b'{"QueueName": 7, "Attributes": {"DelaySeconds": 400, "FifoQueue": true}, "tags": {"n": 1.5, "none": null}}'
+    assert codec.decode_json("CreateQueue", body) == request.CreateQueue(
+        queue_name="7", attributes={"DelaySeconds": "400", "FifoQueue": "true"}, tags={"n": "1.5"}
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"QueueUrl": "u", "MessageBody": {}}',
+        b'{"QueueUrl": "u", "MessageBody": "x", "DelaySeconds": "soon"}',
+        b'{"QueueUrl": "u", "MessageBody": "x", "MessageAttributes": {"a": {"BinaryValue": "!"}}}',
+        b"[]",
+        b"{",
+    ],
+)
+def test_a_refusal_does_not_show_how_requests_are_decoded(body: bytes) -> None:
+    with pytest.raises(SqsError) as refused:
+        codec.decode_json("SendMessage", body)
+    assert not set("`$|") & set(refused.value.message)
 
 
 def test_an_operation_without_parameters_needs_no_body() -> None:

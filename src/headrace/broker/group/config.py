@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from headrace.model.group_setting import GroupConfig
 from headrace.model.topic import DAY_MS
 
 
@@ -35,3 +36,13 @@ class GroupsConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.session_timeout_ms_min > self.session_timeout_ms_max:
             raise ValueError("session_timeout_ms_min is above session_timeout_ms_max")
+
+    @property
+    def of_groups(self) -> GroupConfig:
+        """What holds for a group without settings of its own."""
+        return GroupConfig(
+            consumer_session_timeout_ms=self.consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=self.consumer_heartbeat_interval_ms,
+            share_session_timeout_ms=self.share_session_timeout_ms,
+            share_heartbeat_interval_ms=self.share_heartbeat_interval_ms,
+        )

@@ -7,23 +7,22 @@ seen to give up is given out only with that on the disk before it: what a crash 
 from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
 from headrace.broker.group.consumer_port import ConsumerGroupDescription, ConsumerHeard, ConsumerMemberDescription
-from headrace.broker.group.kinds import consumer_limits
 from headrace.broker.group.shard import Shard, refusal
 from headrace.broker.group.shards import Shards
-from headrace.folds.group.classic import ClassicGroup
+from headrace.folds.group.classic import ClassicGroup, ClassicState
 from headrace.folds.group.consumer import ConsumerGroup
 from headrace.folds.group.consumer_member import ConsumerMember, by_topic
 from headrace.folds.group.consumer_request import JOIN_EPOCH, ConsumerAnswer, ConsumerHeartbeat, check_heartbeat
-from headrace.folds.group.consumer_topics import KnownTopic, TopicView
+from headrace.folds.group.migration import to_consumer
+from headrace.folds.group.protocol import CONSUMER_PROTOCOL_TYPE
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import (
-    InconsistentProtocolError,
+    GroupUnsettledError,
     InvalidRequestError,
     UnknownGroupError,
     UnknownMemberError,
 )
-from headrace.model.names import INTERNAL_NAMES
 
 # A member that waits for partitions that others still hold asks again sooner, so that they are idle for less long.
 _WAITING_INTERVAL_MS = 500
@@ -36,7 +35,6 @@ class ConsumerGroups:
         self._clock = clock
         self._rand = rand
         self._config = config
-        self._view = TopicView(-1, {})
 
     async def heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, *, is_named_here: bool = False
@@ -47,14 +45,16 @@ class ConsumerGroups:
         self._check_size(request)
         shard = await self._shards.find(group_id)
         group = self._group(shard, group_id, is_join=request.member_epoch == JOIN_EPOCH)
-        answer = group.heartbeat(request, self._topics(), self._clock.monotonic_ms())
+        answer = group.heartbeat(request, self._shards.topics(), self._clock.monotonic_ms())
         if not isinstance(answer, ConsumerAnswer):
             raise refusal(answer, group_id)
+        shard.adopt(group)
         if answer.is_changed:
             shard.store(group)
         shard.arm(group)
+        shard.change_back(group)
         await shard.written()
-        interval_ms = self._config.consumer_heartbeat_interval_ms
+        interval_ms = shard.rules(group_id).config.consumer_heartbeat_interval_ms
         return ConsumerHeard(
             answer.member_id,
             answer.member_epoch,
@@ -69,30 +69,28 @@ class ConsumerGroups:
             raise InvalidRequestError(f"what a member says of itself may have {size_max} bytes")
 
     def _group(self, shard: Shard, group_id: str, *, is_join: bool) -> ConsumerGroup:
-        """The group as a consumer group. One of another kind becomes one if it has no members, and somebody joins."""
+        """The group as a consumer group. One of another kind becomes one when a member joins, if it can."""
         known = shard.find(group_id)
         if isinstance(known, ConsumerGroup):
             return known
-        if not is_join and (known is None or known.is_empty):
+        if not is_join:
             # Kafka answers that there is no group, which clients take for the end. Unknown members join again.
             raise refusal(UnknownMemberError, group_id)
-        generation = known.generation if isinstance(known, ClassicGroup) else 0
-        limits = consumer_limits(self._config)
-        try:
-            return shard.machine_for(group_id, ConsumerGroup, lambda: ConsumerGroup(group_id, limits, epoch=generation))
-        except InconsistentProtocolError as error:
-            raise UnknownGroupError(f"{error}; stop them, or use their protocol") from error
-
-    def _topics(self) -> TopicView:
-        catalog = self._broker.catalog
-        if self._view.revision != catalog.revision:
-            topics = {
-                name: KnownTopic(topic.id, topic.partition_count)
-                for name, topic in catalog.topics.items()
-                if name not in INTERNAL_NAMES
-            }
-            self._view = TopicView(catalog.revision, topics)
-        return self._view
+        limits = shard.rules(group_id).consumer
+        if not isinstance(known, ClassicGroup):
+            if known is not None and not known.is_empty:
+                raise UnknownGroupError(f"group {group_id} has members and is of kind {known.kind.value}; stop them")
+            return ConsumerGroup(group_id, limits)
+        if known.roster and known.state is not ClassicState.STABLE and known.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            raise refusal(GroupUnsettledError, group_id)
+        now_ms = self._clock.monotonic_ms()
+        group = to_consumer(known, limits, self._shards.topics(), now_ms=now_ms)
+        if group is None:
+            raise UnknownGroupError(
+                f"group {group_id} has members with an assignor of their own, or no consumers; stop them, or use the "
+                "classic protocol"
+            )
+        return group
 
     async def describe(self, group_id: str) -> ConsumerGroupDescription:
         shard = self._shards.peek(group_id)
@@ -123,4 +121,5 @@ def _described(member: ConsumerMember) -> ConsumerMemberDescription:
         member.topic_regex,
         by_topic(member.assigned),
         by_topic(member.target),
+        member.is_classic,
     )

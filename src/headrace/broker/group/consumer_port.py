@@ -26,6 +26,7 @@ class ConsumerMemberDescription(NamedTuple):
     topic_regex: str
     assignment: Shares
     target: Shares
+    is_classic: bool  # it speaks the classic protocol, in a group that changes from one to the other
 
 
 class ConsumerGroupDescription(NamedTuple):

@@ -5,7 +5,7 @@ that partition: this one, as long as there is one node.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
@@ -16,6 +16,7 @@ from headrace.broker.group.port import (
     Committed,
     GroupDescription,
     GroupListing,
+    GroupSettings,
     Join,
     OffsetCommit,
     Outcomes,
@@ -24,9 +25,11 @@ from headrace.broker.group.port import (
     TopicPartition,
 )
 from headrace.broker.group.shard import Shard, refusal
-from headrace.broker.group.shards import Shards
+from headrace.broker.group.shards import Shards, check_group_id
 from headrace.cluster.catalog import CatalogChange, TopicDeleted
 from headrace.folds.group.classic import ClassicGroup, ClassicState
+from headrace.folds.group.consumer import ConsumerGroup
+from headrace.folds.group.consumer_classic import ClassicMembers
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.machine import GroupMachine, Joined, Synced
 from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest
@@ -42,9 +45,13 @@ from headrace.model.errors import (
     UnknownGroupError,
     UnknownMemberError,
 )
+from headrace.model.group_setting import GROUP_KEYS, GroupConfig, parse_group_config
 from headrace.model.ids import PartitionId
+from headrace.model.setting import text_of
 
 _GROUPS_A_TURN = 256
+
+_Members = ClassicGroup | ClassicMembers
 
 
 class NodeGroups:
@@ -109,16 +116,18 @@ class NodeGroups:
     # Members.
 
     async def join(self, request: Join) -> Joined:
-        shard = await self._shards.find(request.group_id)
+        """Join the next generation. A request with several faults is refused for the one that Kafka looks at first."""
+        check_group_id(request.group_id)
         least_ms, most_ms = self.config.session_timeout_ms_min, self.config.session_timeout_ms_max
         if not least_ms <= request.session_timeout_ms <= most_ms:
             raise InvalidSessionTimeoutError(
                 f"session.timeout.ms is {request.session_timeout_ms}; this node takes {least_ms} to {most_ms}"
             )
+        shard = await self._shards.find(request.group_id)
         self._check_size(sum(len(name) + len(metadata) for name, metadata in request.protocols))
         if request.member_id and shard.find(request.group_id) is None:
             raise refusal(UnknownMemberError, request.group_id)
-        group = shard.classic(request.group_id)
+        machine, members = self._membership(shard, request.group_id)
         call, promise = shard.call()
         name = request.client_id if request.instance_id is None else request.instance_id
         asked = JoinRequest(
@@ -135,7 +144,8 @@ class NodeGroups:
             is_id_required=request.is_id_required,
             can_skip_assignment=request.can_skip_assignment,
         )
-        shard.carry_out(group, group.join(asked, self._clock.monotonic_ms()))
+        shard.carry_out(machine, members.join(asked, self._clock.monotonic_ms()))
+        self._changed(shard, machine)
         joined: Joined = await promise
         return joined
 
@@ -143,7 +153,7 @@ class NodeGroups:
         caller = request.caller
         for _, assignment in request.assignments:
             self._check_size(len(assignment))
-        shard, group = await self._classic(caller.group_id)
+        shard, machine, members = await self._classic(caller.group_id)
         call, promise = shard.call()
         asked = SyncRequest(
             call=call,
@@ -154,7 +164,7 @@ class NodeGroups:
             protocol_name=request.protocol_name,
             assignments=request.assignments,
         )
-        shard.carry_out(group, group.sync(asked, self._clock.monotonic_ms()))
+        shard.carry_out(machine, members.sync(asked, self._clock.monotonic_ms()))
         synced: Synced = await promise
         return synced
 
@@ -166,25 +176,39 @@ class NodeGroups:
             )
 
     async def heartbeat(self, caller: Caller) -> None:
-        _, group = await self._classic(caller.group_id)
+        shard, machine, members = await self._classic(caller.group_id)
         now_ms = self._clock.monotonic_ms()
-        why = group.heartbeat(caller.member_id, caller.generation, caller.instance_id, now_ms)
+        why = members.heartbeat(caller.member_id, caller.generation, caller.instance_id, now_ms)
+        if isinstance(machine, ConsumerGroup):
+            shard.arm(machine)
         if why is not None:
             raise refusal(why, caller.group_id)
 
     async def leave(self, group_id: str, leaving: Sequence[Leaving]) -> Outcomes:
-        shard, group = await self._classic(group_id)
-        results, instructions = group.leave(leaving, self._clock.monotonic_ms())
-        shard.carry_out(group, instructions)
+        shard, machine, members = await self._classic(group_id)
+        results, instructions = members.leave(leaving, self._clock.monotonic_ms())
+        shard.carry_out(machine, instructions)
+        self._changed(shard, machine)
         return [None if why is None else refusal(why, group_id) for why in results]
 
-    async def _classic(self, group_id: str) -> tuple[Shard, ClassicGroup]:
+    async def _classic(self, group_id: str) -> tuple[Shard, GroupMachine, _Members]:
         """A group that has, or had, members of the classic protocol."""
         shard = await self._shards.find(group_id)
-        machine = shard.find(group_id)
-        if not isinstance(machine, ClassicGroup):
+        if not isinstance(shard.find(group_id), ClassicGroup | ConsumerGroup):
             raise refusal(UnknownMemberError, group_id)
-        return shard, machine
+        return shard, *self._membership(shard, group_id)
+
+    def _membership(self, shard: Shard, group_id: str) -> tuple[GroupMachine, _Members]:
+        """A group's machine, and what its members of the classic protocol speak with."""
+        machine = shard.find(group_id)
+        if isinstance(machine, ConsumerGroup) and machine.members:
+            return machine, ClassicMembers(machine, self._shards.topics())
+        classic = shard.classic(group_id)
+        return classic, classic
+
+    def _changed(self, shard: Shard, machine: GroupMachine) -> None:
+        if isinstance(machine, ConsumerGroup):
+            shard.change_back(machine)
 
     # Offsets.
 
@@ -210,6 +234,33 @@ class NodeGroups:
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Outcomes:
         return await self._offsets.delete(await self._shards.find(group_id), group_id, partitions)
+
+    # Settings.
+
+    def settings(self, group_id: str) -> GroupSettings:
+        shard = self._shards.peek(group_id)
+        overrides = {} if shard is None else shard.fold.settings.get(group_id, {})
+        node = self.config.of_groups
+        fields = (key for key in GROUP_KEYS.values() if key.field is not None)
+        defaults = {key.name: getattr(node, str(key.field)) for key in fields}
+        return GroupSettings(overrides, {name: text_of(value) for name, value in defaults.items() if value is not None})
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        """What holds for a group."""
+        shard = self._shards.peek(group_id)
+        return self.config.of_groups if shard is None else shard.rules(group_id).config
+
+    async def configure(self, group_id: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+        parse_group_config(overrides, self.config.of_groups)
+        if validate_only:
+            return
+        shard = await self._shards.find(group_id)
+        shard.check_open()
+        shard.configure(group_id, overrides)
+        await shard.written()
+
+    def configured(self) -> list[str]:
+        return sorted(group_id for shard in self._shards for group_id in shard.fold.settings)
 
     # Administration.
 

@@ -11,7 +11,7 @@ from headrace.broker.group.port import Caller, Committed, OffsetCommit, Outcomes
 from headrace.broker.group.shard import Shard, refusal
 from headrace.folds.group.consumer import ConsumerGroup
 from headrace.folds.group.op import OffsetEntry, OffsetsCommitted, OffsetsDeleted, TxnEnded, TxnOffsetsPending
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, stamp_ms
 from headrace.model.errors import (
     GroupNotEmptyError,
     GroupSubscribedError,
@@ -40,7 +40,7 @@ class Offsets:
         self._check(shard, caller, is_transactional=False)
         outcomes, entries = self._entries(offsets)
         if entries:
-            shard.decide(OffsetsCommitted(caller.group_id, entries, self._clock.wall_ms()))
+            shard.decide(OffsetsCommitted(caller.group_id, entries, stamp_ms(self._clock)))
             await shard.written()
         return outcomes
 
@@ -51,7 +51,7 @@ class Offsets:
         shard.fold.check_producer(producer_id, producer_epoch)
         outcomes, entries = self._entries(offsets)
         if entries:
-            at_ms = self._clock.wall_ms()
+            at_ms = stamp_ms(self._clock)
             shard.decide(TxnOffsetsPending(caller.group_id, producer_id, producer_epoch, entries, at_ms))
             await shard.written()
         return outcomes
@@ -103,7 +103,7 @@ class Offsets:
     async def end_transaction(
         self, shards: Sequence[Shard], producer_id: int, producer_epoch: int, *, commit: bool
     ) -> None:
-        at_ms = self._clock.wall_ms()
+        at_ms = stamp_ms(self._clock)
         touched = [shard for shard in shards if producer_id in shard.fold.pending]
         for shard in touched:
             shard.check_open()
@@ -186,6 +186,6 @@ class Offsets:
             except HeadraceError as error:
                 outcomes.append(error)
         if gone:
-            shard.decide(OffsetsDeleted(group_id, tuple(gone), self._clock.wall_ms()))
+            shard.decide(OffsetsDeleted(group_id, tuple(gone), stamp_ms(self._clock)))
             await shard.written()
         return outcomes

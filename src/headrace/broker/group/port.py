@@ -5,12 +5,13 @@ concern one partition or member stand in the answer, in the order of what was as
 *maybe*: the coordinator cannot say what became of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
 
+from headrace.broker.group.config import GroupsConfig
 from headrace.broker.group.consumer_port import ConsumerGroupPort
 from headrace.folds.group.kind import GroupKind
 from headrace.folds.group.machine import Joined, MemberDescription, Synced
@@ -93,7 +94,15 @@ class PartitionLag(NamedTuple):
     lag: int
 
 
+class GroupSettings(NamedTuple):
+    overrides: Mapping[str, str]
+    defaults: Mapping[str, str]  # of this node, where they are not the settings' own
+
+
 class GroupPort(Protocol):
+    @property
+    def config(self) -> GroupsConfig: ...
+
     @property
     def consumers(self) -> ConsumerGroupPort:
         """What only consumer groups are asked (KIP-848)."""
@@ -126,6 +135,17 @@ class GroupPort(Protocol):
 
     async def end_transaction(self, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
         """Decide what a producer has pending in any group, under this epoch or an earlier one. Repeatable."""
+
+    # Settings.
+
+    def settings(self, group_id: str) -> GroupSettings:
+        """What is set for a group, whether or not it exists."""
+
+    async def configure(self, group_id: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
+        """Replace all settings of a group. What is not named follows the node."""
+
+    def configured(self) -> list[str]:
+        """The groups for which something is set."""
 
     # Administration.
 

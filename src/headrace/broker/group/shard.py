@@ -9,16 +9,18 @@ Offsets are checked against the group's members and generation in the very step 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
 from headrace.broker.group.config import GroupsConfig
-from headrace.broker.group.kinds import RESTORERS, classic_limits
+from headrace.broker.group.kinds import RESTORERS, GroupRules, obey
 from headrace.broker.ledger import Told
 from headrace.broker.promise import Promise
 from headrace.broker.state_log import StateLog
 from headrace.folds.group.classic import ClassicGroup
+from headrace.folds.group.consumer import ConsumerGroup
+from headrace.folds.group.consumer_topics import TopicView
 from headrace.folds.group.fold import GroupFold
 from headrace.folds.group.machine import (
     AnswerJoin,
@@ -30,15 +32,19 @@ from headrace.folds.group.machine import (
     StoreGroup,
     Synced,
 )
-from headrace.folds.group.op import GroupDeleted, GroupOp, GroupStored, OffsetsDeleted
-from headrace.host.clock import Clock, Timer
+from headrace.folds.group.migration import to_classic
+from headrace.folds.group.op import GroupConfigured, GroupDeleted, GroupOp, GroupStored, OffsetsDeleted
+from headrace.folds.group.share import ShareGroup
+from headrace.host.clock import Clock, Timer, past_ms, stamp_ms
 from headrace.model.errors import (
     CoordinatorUnavailableError,
     GroupError,
     HeadraceError,
     InconsistentProtocolError,
+    InvalidConfigError,
     MemberIdRequiredError,
 )
+from headrace.model.group_setting import parse_group_config
 from headrace.model.ids import PartitionId
 
 _logger = logging.getLogger(__name__)
@@ -49,18 +55,28 @@ MachineType = TypeVar("MachineType", bound=GroupMachine)
 
 
 class Shard:
-    def __init__(self, log: StateLog[GroupFold, GroupOp], *, clock: Clock, config: GroupsConfig) -> None:
+    def __init__(
+        self,
+        log: StateLog[GroupFold, GroupOp],
+        *,
+        clock: Clock,
+        config: GroupsConfig,
+        view: Callable[[], TopicView],
+    ) -> None:
         self.fold = log.fold
         self._log = log
         self._clock = clock
         self._config = config
+        self._view = view
+        self._node_rules = GroupRules(config, config.of_groups)
+        self._rules = {group_id: self._rules_of(group_id) for group_id in self.fold.settings}
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._calls: dict[int, Promise[Any]] = {}
         self._numbers = count(1)
         self._is_closed = False
         now_ms = clock.monotonic_ms()
         self.machines: dict[str, GroupMachine] = {
-            group_id: RESTORERS[stored.kind](group_id, stored.image, config, now_ms)
+            group_id: RESTORERS[stored.kind](group_id, stored.image, self.rules(group_id), now_ms)
             for group_id, stored in self.fold.groups.items()
         }
         for machine in self.machines.values():
@@ -80,7 +96,10 @@ class Shard:
 
     def classic(self, group_id: str) -> ClassicGroup:
         """The classic group of this id; made now if there is none."""
-        return self.machine_for(group_id, ClassicGroup, lambda: ClassicGroup(group_id, classic_limits(self._config)))
+        known = self.machines.get(group_id)
+        generation = known.epoch if isinstance(known, ConsumerGroup) else 0
+        limits = self.rules(group_id).classic
+        return self.machine_for(group_id, ClassicGroup, lambda: ClassicGroup(group_id, limits, generation=generation))
 
     def machine_for(self, group_id: str, kind: type[MachineType], make: Callable[[], MachineType]) -> MachineType:
         """The group as one of this kind. A group without members becomes one, whatever it was before."""
@@ -91,6 +110,51 @@ class Shard:
             raise InconsistentProtocolError(f"group {group_id} has members and is of kind {machine.kind.value}")
         made = self.machines[group_id] = make()
         return made
+
+    def adopt(self, group: ConsumerGroup) -> None:
+        """A group has become a consumer group."""
+        if self.machines.get(group.group_id) is not group:
+            self.machines[group.group_id] = group
+            self._note_change(group)
+
+    def change_back(self, group: ConsumerGroup) -> None:
+        """Make it a classic group again if no member speaks its own protocol any more."""
+        if group.is_all_classic and self.machines.get(group.group_id) is group:
+            limits, now_ms = self.rules(group.group_id).classic, self._clock.monotonic_ms()
+            classic = self.machines[group.group_id] = to_classic(group, limits, self._view(), now_ms=now_ms)
+            self._note_change(classic)
+            self.store(classic)
+            self.arm(classic)
+
+    def _note_change(self, machine: GroupMachine) -> None:
+        extra = {"group": machine.group_id, "kind": machine.kind.value, "members": machine.member_count}
+        _logger.info("group has changed its protocol", extra=extra)
+
+    # Settings.
+
+    def rules(self, group_id: str) -> GroupRules:
+        """What holds for a group."""
+        return self._rules.get(group_id, self._node_rules)
+
+    def _rules_of(self, group_id: str) -> GroupRules:
+        try:
+            config = parse_group_config(self.fold.settings.get(group_id, {}), self._config.of_groups)
+        except InvalidConfigError as error:
+            # The node's own configuration has changed since, and they contradict each other now.
+            _logger.warning("group settings are not obeyed", extra={"group": group_id, "error": str(error)})
+            return self._node_rules
+        return GroupRules(self._config, config)
+
+    def configure(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Replace a group's settings, which were checked."""
+        if overrides == self.fold.settings.get(group_id, {}):
+            return
+        self.decide(GroupConfigured(group_id, dict(overrides), stamp_ms(self._clock)))
+        self._rules[group_id] = self._rules_of(group_id)
+        machine = self.machines.get(group_id)
+        if machine is not None:
+            obey(machine, self.rules(group_id), self._clock.monotonic_ms())
+            self.arm(machine)
 
     # What machines decide.
 
@@ -117,7 +181,7 @@ class Shard:
 
     def store(self, machine: GroupMachine) -> None:
         """Have the group written as it is now."""
-        at_ms = self._clock.wall_ms()
+        at_ms = stamp_ms(self._clock)
         _logger.info(
             "group changed",
             extra={"group": machine.group_id, "state": machine.state_name, "members": machine.member_count},
@@ -178,6 +242,8 @@ class Shard:
         if self._log.partition.log.broken is not None:
             return  # nothing can be written: nobody is told of anything, and clients find that out by themselves
         self.carry_out(machine, machine.tick(self._clock.monotonic_ms()))
+        if isinstance(machine, ConsumerGroup):
+            self.change_back(machine)
 
     # Removal.
 
@@ -186,17 +252,21 @@ class Shard:
         machine = self.machines.get(group_id)
         if machine is not None and not machine.is_empty:
             return
-        now_ms = self._clock.wall_ms()
+        now_ms = past_ms(self._clock)
         if expired := self.fold.expired(group_id, now_ms=now_ms, retention_ms=retention_ms):
             _logger.info("offsets expired", extra={"group": group_id, "count": len(expired)})
             self.decide(OffsetsDeleted(group_id, expired, now_ms))
+        if isinstance(machine, ShareGroup) and machine.worked:
+            stored = self.fold.groups.get(group_id)
+            if stored is not None and now_ms - stored.at_ms <= retention_ms:
+                return
         if group_id not in self.fold.offsets and not self.fold.has_pending(group_id):
             self.remove(group_id)
 
     def remove(self, group_id: str) -> None:
         """Forget a group that has no members."""
         if self.fold.knows(group_id):
-            self.decide(GroupDeleted(group_id, self._clock.wall_ms()))
+            self.decide(GroupDeleted(group_id, stamp_ms(self._clock)))
         self.machines.pop(group_id, None)
         armed = self._timers.pop(group_id, None)
         if armed is not None:
@@ -204,10 +274,15 @@ class Shard:
 
     def forget_partitions(self, places: set[PartitionId]) -> None:
         """A topic is gone, and what groups had read of it."""
-        at_ms = self._clock.wall_ms()
+        at_ms = stamp_ms(self._clock)
         for group_id, offsets in list(self.fold.offsets.items()):
             if gone := tuple(place for place in offsets if place in places):
                 self.decide(OffsetsDeleted(group_id, gone, at_ms))
+        topics = {place.topic_id for place in places}
+        for machine in self.machines.values():
+            if isinstance(machine, ShareGroup) and machine.worked & topics:
+                machine.worked -= topics
+                self.store(machine)
 
     def close(self) -> None:
         """Send everybody away who waits: another node, or this one after its start, will answer."""

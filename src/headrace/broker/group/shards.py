@@ -7,6 +7,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.shards import InternalShards
 from headrace.broker.state_log import StateLog, restore_state
 from headrace.folds.group.codec import encode_op
+from headrace.folds.group.consumer_topics import KnownTopic, TopicView
 from headrace.folds.group.fold import GroupFold
 from headrace.folds.group.op import GroupOp
 from headrace.folds.group.state import FOLD_NAME
@@ -14,7 +15,7 @@ from headrace.host.clock import Clock
 from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.errors import InvalidGroupIdError
-from headrace.model.names import GROUPS_TOPIC
+from headrace.model.names import GROUPS_TOPIC, INTERNAL_NAMES
 
 # What a group has said must not be lost, and nothing but the fold's own snapshots says what may go.
 _SETTINGS = {
@@ -35,6 +36,11 @@ def shard_index(group_id: str, count: int) -> int:
     return 0 if signed == -(1 << 31) else abs(signed) % count
 
 
+def check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidGroupIdError("a group must have an id; set group.id")
+
+
 class Shards(InternalShards[Shard]):
     def __init__(self, *, broker: Broker, logs: LogStore, clock: Clock, threads: Threads, config: GroupsConfig) -> None:
         super().__init__(
@@ -48,11 +54,12 @@ class Shards(InternalShards[Shard]):
         self._clock = clock
         self._threads = threads
         self._config = config
+        self._broker = broker
+        self._view = TopicView(-1, {})
 
     async def find(self, name: str) -> Shard:
         """The shard of a group."""
-        if not name:
-            raise InvalidGroupIdError("a group must have an id; set group.id")
+        check_group_id(name)
         return await super().find(name)
 
     def _place(self, name: str, count: int) -> int:
@@ -70,7 +77,19 @@ class Shards(InternalShards[Shard]):
         log: StateLog[GroupFold, GroupOp] = StateLog(
             partition, fold, name=FOLD_NAME, clock=self._clock, encode=encode_op
         )
-        return Shard(log, clock=self._clock, config=self._config)
+        return Shard(log, clock=self._clock, config=self._config, view=self.topics)
+
+    def topics(self) -> TopicView:
+        """The topics that groups may read."""
+        catalog = self._broker.catalog
+        if self._view.revision != catalog.revision:
+            topics = {
+                name: KnownTopic(topic.id, topic.partition_count)
+                for name, topic in catalog.topics.items()
+                if name not in INTERNAL_NAMES
+            }
+            self._view = TopicView(catalog.revision, topics)
+        return self._view
 
     def close(self) -> None:
         super().close()

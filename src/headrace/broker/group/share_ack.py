@@ -4,7 +4,7 @@ What a request says of one partition is done as a whole or not at all, as Kafka 
 does not hold any more, and none of them is touched.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.broker.group.share_port import AckBatch, AckType, Holder
 from headrace.broker.group.share_queues import SharedQueues
@@ -13,6 +13,7 @@ from headrace.broker.promise import Promise
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.model.errors import HeadraceError, InvalidRequestError, StaleReceiptError
+from headrace.model.group_setting import GroupConfig
 from headrace.model.ids import PartitionId
 from headrace.model.queue import Guarantee
 
@@ -23,8 +24,9 @@ _ByType = dict[AckType, list[int]]
 
 
 class ShareAcks:
-    def __init__(self, queues: SharedQueues) -> None:
+    def __init__(self, queues: SharedQueues, config_of: Callable[[str], GroupConfig]) -> None:
         self._queues = queues
+        self._config_of = config_of
 
     def acknowledge(self, holder: Holder, place: PartitionId, batches: Sequence[AckBatch]) -> Promise[None]:
         promise: Promise[None] = Promise()
@@ -37,7 +39,7 @@ class ShareAcks:
                 return promise
             held = holder.held.get(place, {})
             chosen = _choose(held, partition, batches)
-            _carry_out(live, partition, chosen, promise)
+            _carry_out(live, partition, chosen, self._config_of(holder.group_id), promise)
         except HeadraceError as error:
             promise.fail(error)
             return promise
@@ -97,28 +99,38 @@ def _choose(held: Mapping[int, int], partition: PartitionQueue, batches: Sequenc
     return chosen
 
 
-def _carry_out(live: LiveQueue, partition: PartitionQueue, chosen: _ByType, promise: Promise[None]) -> None:
+def _carry_out(
+    live: LiveQueue, partition: PartitionQueue, chosen: _ByType, config: GroupConfig, promise: Promise[None]
+) -> None:
     if renewed := chosen.get(AckType.RENEW):
         # First, because only this may yet be refused.
-        partition.extend_all(renewed, live.queue.config.lease_ms)
+        if not config.share_renews:
+            raise InvalidRequestError("renewals are switched off by the group's share.renew.acknowledge.enable")
+        lease_ms = live.queue.config.lease_ms if config.share_lock_ms is None else config.share_lock_ms
+        partition.extend_all(renewed, lease_ms)
     if done := [offset for type_ in _DONE for offset in chosen.get(type_, ())]:
         partition.acknowledge(done, _nobody)
     if released := chosen.get(AckType.RELEASE):
         partition.release_all(released, None)
     if rejected := chosen.get(AckType.REJECT):
-        if live.queue.dead_letter_name is None:
-            partition.drop(rejected)
-        else:
-            for offset in rejected:
-                partition.reject(offset, _REJECTED, _nobody)
-    partition.tell_written(_keeping(promise))
+        reject(live, partition, rejected, _REJECTED)
+    partition.tell_written(keeping(promise))
+
+
+def reject(live: LiveQueue, partition: PartitionQueue, offsets: Sequence[int], reason: str) -> None:
+    """Make dead letters of leased messages, or drop and count them where the queue has no dead-letter queue."""
+    if live.queue.dead_letter_name is None:
+        partition.drop(offsets)
+        return
+    for offset in offsets:
+        partition.reject(offset, reason, _nobody)
 
 
 def _nobody(_: HeadraceError | None) -> None:
     """Whoever asked is told when everything is written."""
 
 
-def _keeping(promise: Promise[None]) -> Told:
+def keeping(promise: Promise[None]) -> Told:
     def told(error: HeadraceError | None) -> None:
         if error is None:
             promise.keep(None)

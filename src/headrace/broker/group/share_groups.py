@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 
 from headrace.broker.group.groups import NodeGroups
-from headrace.broker.group.kinds import share_limits
 from headrace.broker.group.shard import refusal
 from headrace.broker.group.share_ack import ShareAcks
+from headrace.broker.group.share_offsets import ShareOffsets
 from headrace.broker.group.share_port import AckBatch, Acquisition, DescribedMember, Holder, ShareDescription
 from headrace.broker.group.share_queues import OpenQueues, SharedQueues, not_a_queue
 from headrace.broker.group.share_work import ShareWork
@@ -32,13 +32,13 @@ class ShareGroups:
     def __init__(
         self, *, groups: NodeGroups, queues: OpenQueues, catalog: Catalog, logs: LogStore, clock: Clock
     ) -> None:
-        self.heartbeat_interval_ms = groups.config.share_heartbeat_interval_ms
         self._groups = groups
         self._catalog = catalog
         self._clock = clock
         self._shared = SharedQueues(queues, catalog)
-        self._work = ShareWork(queues=self._shared, logs=logs, clock=clock)
-        self._acks = ShareAcks(self._shared)
+        self._work = ShareWork(queues=self._shared, config_of=groups.config_of, logs=logs, clock=clock)
+        self._acks = ShareAcks(self._shared, groups.config_of)
+        self.offsets = ShareOffsets(groups=groups, queues=self._shared, catalog=catalog)
 
     # Members.
 
@@ -46,9 +46,7 @@ class ShareGroups:
         self._check(heartbeat)
         shard = await self._groups.shard(group_id)
         if heartbeat.member_epoch == JOIN_EPOCH:
-            group = shard.machine_for(
-                group_id, ShareGroup, lambda: ShareGroup(group_id, share_limits(self._groups.config))
-            )
+            group = shard.machine_for(group_id, ShareGroup, lambda: ShareGroup(group_id, shard.rules(group_id).share))
         else:
             machine = shard.find(group_id)
             if not isinstance(machine, ShareGroup):
@@ -62,6 +60,9 @@ class ShareGroups:
         if instructions or answer.assignment is not None:
             await shard.written()
         return answer
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        return self._groups.config_of(group_id).share_heartbeat_interval_ms
 
     def _check(self, heartbeat: ShareHeartbeat) -> None:
         if not 0 < len(heartbeat.member_id) <= _MEMBER_ID_LENGTH_MAX:
@@ -101,8 +102,8 @@ class ShareGroups:
     def acknowledge(self, holder: Holder, place: PartitionId, batches: Sequence[AckBatch]) -> Promise[None]:
         return self._acks.acknowledge(holder, place, batches)
 
-    def lease_ms(self, places: Sequence[PartitionId]) -> int:
-        return self._shared.lease_ms(places)
+    def lease_ms(self, group_id: str, places: Sequence[PartitionId]) -> int:
+        return self._shared.lease_ms(self._groups.config_of(group_id), places)
 
     def let_go(self, holder: Holder) -> None:
         self._acks.let_go(holder)

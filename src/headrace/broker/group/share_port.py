@@ -7,6 +7,7 @@ passes it along. Nothing of it outlives the node, as a receipt's owner would: le
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from headrace.broker.promise import Promise
 from headrace.folds.group.share import Shared, SharedTopic, ShareHeartbeat, ShareMember
@@ -36,9 +37,10 @@ class AckBatch(NamedTuple):
 class Holder:
     """What one share consumer holds: for each partition the offsets, each with the number of its attempt."""
 
-    __slots__ = ("held", "kept_counts", "turn")
+    __slots__ = ("group_id", "held", "kept_counts", "turn")
 
-    def __init__(self) -> None:
+    def __init__(self, group_id: str = "") -> None:
+        self.group_id = group_id  # whose settings count
         self.held: dict[PartitionId, dict[int, int]] = {}
         self.kept_counts: dict[PartitionId, int] = {}  # when those that are over were last taken out
         self.turn = 0  # which of its queues is looked at first
@@ -77,9 +79,50 @@ class ShareDescription(NamedTuple):
     members: Sequence[DescribedMember]
 
 
+class PartitionStart(NamedTuple):
+    """Where a share group stands in one partition: everything below the offset is done."""
+
+    partition: int
+    offset: int = -1  # -1: the group has not worked from this queue
+    epoch: int = 0
+    lag: int = -1  # messages that are not done
+    error: HeadraceError | None = None
+
+
+class TopicStarts(NamedTuple):
+    topic: str
+    topic_id: UUID | None  # None: there is no such topic
+    partitions: Sequence[PartitionStart]
+
+
+class TopicOutcome(NamedTuple):
+    topic: str
+    topic_id: UUID | None
+    error: HeadraceError | None
+
+
+class ShareOffsetsPort(Protocol):
+    """Where share groups stand, as Kafka's tools ask for it (APIs 90 to 92)."""
+
+    async def describe(
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[int]]] | None
+    ) -> Sequence[TopicStarts]:
+        """The starts of these partitions, or of all queues that the group has worked from."""
+
+    async def alter(
+        self, group_id: str, topics: Sequence[tuple[str, Sequence[tuple[int, int]]]]
+    ) -> Sequence[TopicStarts]:
+        """Drop what lies below these offsets, for everybody who works from the queues. The group has no members."""
+
+    async def delete(self, group_id: str, topics: Sequence[str]) -> Sequence[TopicOutcome]:
+        """Forget that the group worked from these queues. No message is touched."""
+
+
 class SharePort(Protocol):
     @property
-    def heartbeat_interval_ms(self) -> int: ...
+    def offsets(self) -> ShareOffsetsPort: ...
+
+    def heartbeat_interval_ms(self, group_id: str) -> int: ...
 
     async def heartbeat(self, group_id: str, heartbeat: ShareHeartbeat) -> Shared: ...
 
@@ -93,8 +136,8 @@ class SharePort(Protocol):
     def acknowledge(self, holder: Holder, place: PartitionId, batches: Sequence[AckBatch]) -> Promise[None]:
         """All of it or, with an error, nothing. Kept when it is durable."""
 
-    def lease_ms(self, places: Sequence[PartitionId]) -> int:
-        """For how long the queues of these partitions hand out; the shortest of several."""
+    def lease_ms(self, group_id: str, places: Sequence[PartitionId]) -> int:
+        """For how long a group's members hold messages of these partitions; the shortest of several."""
 
     def let_go(self, holder: Holder) -> None:
         """Its consumer is gone: whatever it holds is for others now."""

@@ -14,6 +14,7 @@ from headrace.model.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from headrace.model.group_setting import GroupConfig
 from headrace.model.ids import PartitionId
 from headrace.model.queue import Queue, QueueConfig
 
@@ -57,8 +58,10 @@ class SharedQueues:
             raise StaleReceiptError(f"nothing of partition {place.partition} of {queue.name} is held here")
         return live, live.partitions.at(place.partition)
 
-    def lease_ms(self, places: Sequence[PartitionId]) -> int:
-        """The shortest of their lease times: what a consumer of all of them has to keep to."""
+    def lease_ms(self, config: GroupConfig, places: Sequence[PartitionId]) -> int:
+        """The group's own time, or the shortest of the queues': what a consumer of all of them has to keep to."""
+        if config.share_lock_ms is not None:
+            return config.share_lock_ms
         lengths = []
         for place in places:
             with suppress(HeadraceError):
@@ -75,7 +78,6 @@ class SharedQueues:
 
 def not_a_queue(topic: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"{topic} is a topic and not a queue, and share groups work from queues; make it one explicitly "
-        f"(PUT /queues/{topic}), after which its messages are dropped once they are acknowledged, or read it with a "
-        "consumer group"
+        f"{topic} is a topic and not a queue, and share groups work from queues; `headrace queue create {topic}` makes "
+        "it one, after which a message is deleted once it is acknowledged, or read it with a consumer group"
     )

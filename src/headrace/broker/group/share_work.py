@@ -6,10 +6,11 @@ request is for several queues, so it stands in several lines until one of them h
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from headrace.broker.group.share_ack import reject
 from headrace.broker.group.share_port import Acquired, Acquisition, Holder, SharedPart
 from headrace.broker.group.share_queues import SharedQueues
 from headrace.broker.group.share_read import read_batches
@@ -21,6 +22,7 @@ from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
 from headrace.log.driver import LogStore
 from headrace.model.errors import CorruptLogError, HeadraceError, ShuttingDownError, TooManyLeasedError
+from headrace.model.group_setting import GroupConfig
 from headrace.model.ids import PartitionId
 from headrace.model.message import Received
 from headrace.model.queue import Guarantee
@@ -41,13 +43,22 @@ class _Asked(NamedTuple):
     partitions: frozenset[int] | None
 
 
+class _Wanted(NamedTuple):
+    records_max: int
+    bytes_max: int
+    lease_ms: int | None  # None: as long as each queue says
+
+
 class _Receive(NamedTuple):
     live: LiveQueue
     receive: LeaseReceive
 
 
 class ShareWork:
-    def __init__(self, *, queues: SharedQueues, logs: LogStore, clock: Clock) -> None:
+    def __init__(
+        self, *, queues: SharedQueues, config_of: Callable[[str], GroupConfig], logs: LogStore, clock: Clock
+    ) -> None:
+        self._config_of = config_of
         self._queues = queues
         self._logs = logs
         self._clock = clock
@@ -55,8 +66,9 @@ class ShareWork:
     async def acquire(
         self, holder: Holder, places: Sequence[PartitionId], *, records_max: int, bytes_max: int, wait_ms: int
     ) -> Acquisition:
+        config = self._config_of(holder.group_id)
         asked, parts = await self._ask(places)
-        lease_ms = self._queues.lease_ms(places)
+        lease_ms = self._queues.lease_ms(config, places)
         if records_max <= 0:
             return Acquisition(lease_ms, parts)
         records_max = min(records_max, _RECORDS_MAX)
@@ -66,12 +78,14 @@ class ShareWork:
             asked = asked[first:] + asked[:first]
         receives: list[_Receive] = []
         try:
-            left = await self._take(asked, receives, records_max, bytes_max)
+            wanted = _Wanted(records_max, bytes_max, config.share_lock_ms)
+            left = await self._take(asked, receives, wanted)
             if left == records_max and wait_ms > 0 and not parts:
-                await self._wait(asked, receives, records_max, bytes_max, wait_ms)
+                await self._wait(asked, receives, wanted, wait_ms)
             for live, receive in receives:
                 error = receive.promise.exception()
                 if error is None:
+                    _refuse_worn(live, receive, config.share_deliveries_max)
                     parts += await self._collect(holder, live, receive, bytes_max)
                 elif isinstance(error, HeadraceError) and not isinstance(error, _PASSING):
                     parts += [SharedPart(place, error) for place in places if place.topic_id == live.queue.topic_id]
@@ -103,11 +117,11 @@ class ShareWork:
 
     # Standing in line.
 
-    async def _take(self, asked: Sequence[_Asked], receives: list[_Receive], records_max: int, bytes_max: int) -> int:
+    async def _take(self, asked: Sequence[_Asked], receives: list[_Receive], wanted: _Wanted) -> int:
         """Lease what is there. Returns how many more it might have been."""
-        left = records_max
+        left = wanted.records_max
         for live, partitions in asked:
-            receive = _begin(live, partitions, min(left, _count_within(live, bytes_max)), wait_ms=0)
+            receive = _begin(live, partitions, wanted._replace(records_max=left), wait_ms=0)
             if receive is None:
                 continue
             receives.append(_Receive(live, receive))
@@ -119,13 +133,11 @@ class ShareWork:
                 await receive.promise
         return left
 
-    async def _wait(
-        self, asked: Sequence[_Asked], receives: list[_Receive], records_max: int, bytes_max: int, wait_ms: int
-    ) -> None:
+    async def _wait(self, asked: Sequence[_Asked], receives: list[_Receive], wanted: _Wanted, wait_ms: int) -> None:
         """Wait in every line until the first has something."""
         receives.clear()
         for live, partitions in asked:
-            receive = _begin(live, partitions, min(records_max, _count_within(live, bytes_max)), wait_ms=wait_ms)
+            receive = _begin(live, partitions, wanted, wait_ms=wait_ms)
             if receive is not None:
                 receives.append(_Receive(live, receive))
         if not receives:
@@ -185,12 +197,23 @@ class ShareWork:
         return parts
 
 
-def _begin(live: LiveQueue, partitions: frozenset[int] | None, count_max: int, *, wait_ms: int) -> LeaseReceive | None:
+def _begin(live: LiveQueue, partitions: frozenset[int] | None, wanted: _Wanted, *, wait_ms: int) -> LeaseReceive | None:
     """None: as many are leased as may be. Kafka's consumers are not told of that; they get nothing for a while."""
+    count_max = min(wanted.records_max, _count_within(live, wanted.bytes_max))
     try:
-        return live.acquire(count_max=count_max, partitions=partitions, wait_ms=wait_ms)
+        return live.acquire(count_max=count_max, partitions=partitions, wait_ms=wait_ms, lease_ms=wanted.lease_ms)
     except TooManyLeasedError:
         return None
+
+
+def _refuse_worn(live: LiveQueue, receive: LeaseReceive, deliveries_max: int | None) -> None:
+    """Take out what was delivered more often than the group's settings allow."""
+    if deliveries_max is None or live.queue.config.guarantee is Guarantee.AT_MOST_ONCE:
+        return
+    for at, (partition, leases) in enumerate(receive.taken):
+        if worn := [lease.offset for lease in leases if lease.attempt > deliveries_max]:
+            reject(live, partition, worn, f"delivered {deliveries_max} times, the limit of the share group")
+            receive.taken[at] = partition, [lease for lease in leases if lease.attempt <= deliveries_max]
 
 
 def _count_within(live: LiveQueue, bytes_max: int) -> int:

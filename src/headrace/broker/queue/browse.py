@@ -3,6 +3,7 @@
 import re
 
 from headrace.broker.queue.done import PAGE_BYTES, browse_done, find_done
+from headrace.broker.queue.fate import Fate, find_fate
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader, Wanted
 from headrace.broker.queue.partition_queue import PartitionQueue
@@ -97,17 +98,41 @@ async def _done(live: LiveQueue, partition: PartitionQueue, loader: Loader, offs
     if found is None:
         place = message_id(partition.index, offset)
         raise UnknownMessageError(f"there is no message {place}; if there was one, it is done and was cleaned away")
+    fate = await find_fate(partition, loader, offset)
     return Explanation(
-        state=MessageState.ACKNOWLEDGED,
-        text="the message is done: acknowledged, dead-lettered, expired, dropped or purged; which of these, when and "
-        "after how many attempts is not remembered",
+        state=MessageState.DONE if fate is None else fate.state,
+        text=_fate_text(live, fate),
         id=message_id(partition.index, offset),
         partition=partition.index,
         offset=offset,
         attempt=None,
-        since_ms=None,
+        since_ms=None if fate is None else fate.at_ms,
         until_ms=None,
     )
+
+
+def _fate_text(live: LiveQueue, fate: Fate | None) -> str:
+    if fate is None:
+        return (
+            "the message is done: acknowledged, dead-lettered, expired, dropped or purged; which of these, when and "
+            "after how many attempts is not in the log any more"
+        )
+    if fate.state is not MessageState.DEAD_LETTERED:
+        return f"the message was {_ENDS[fate.state]} at {fate.at_ms} ms since 1970"
+    reason = fate.reason or "its attempts were used up"
+    target = live.queue.dead_letter_name
+    there = "" if target is None else f"; queue {target} has it, with the details, unless it was taken from there"
+    return f"the message was dead-lettered at {fate.at_ms} ms since 1970 ({reason}){there}"
+
+
+_ENDS = {
+    MessageState.ACKNOWLEDGED: "acknowledged",
+    MessageState.MOVED: "moved to another queue by a redrive",
+    MessageState.EXPIRED: "dropped because its time to live or the queue's retention was over",
+    MessageState.DROPPED: "dropped: the queue was full, or it was rejected and the queue has no dead-letter queue,",
+    MessageState.PURGED: "purged",
+    MessageState.WITHDRAWN: "withdrawn as a repetition of one in another partition",
+}
 
 
 async def _since_ms(live: LiveQueue, partition: PartitionQueue, loader: Loader, known: Facts) -> int | None:
@@ -152,6 +177,7 @@ def _sentence(partition: PartitionQueue, known: Facts) -> str:
             return f"waits behind the message at offset {front} of the same key, which is not done{tried}"
         case State.DYING:
             reason = known.reason or "its attempts are used up"
+            reason += f"; the last one failed with {known.error}" if known.error else ""
             return f"is on its way out ({reason}){tried}"
         case State.VISIBLE:
             return f"is visible and goes to the next receive that reaches it{tried}"

@@ -19,13 +19,17 @@ from headrace.model.errors import (
     InvalidConfigError,
     InvalidNameError,
     InvalidRequestError,
+    NotAQueueError,
     QueueExistsError,
     TopicExistsError,
+    TopicHasRecordsError,
     UnknownQueueError,
 )
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.queue import Guarantee, Queue, QueueConfig, check_queue_config
-from headrace.model.topic import DELETE, UNLIMITED, Topic
+from headrace.model.setting import text_of
+from headrace.model.topic import DAY_MS, DELETE, UNLIMITED, Topic
+from headrace.model.topic_setting import CONFIG_KEYS
 
 # The log must not drop by age what nobody has acknowledged: a queue's own retention writes down what it drops.
 # A message of 1 MiB, which SQS allows, goes in with its headers and envelope. A queue hands out every message, so its
@@ -57,12 +61,14 @@ class Creation:
         partition_count: int = -1,
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
+        is_internal: bool = False,
+        convert: bool = False,
     ) -> Queue:
         check_topic_name(name)
         if name in INTERNAL_NAMES:
             raise InvalidNameError(f"{name} is headrace's own; choose another name")
         check_queue_config(name, config)
-        self.check_dead_letter(config)
+        self.check_dead_letter(name, config)
         overrides = dict(_TOPIC_OVERRIDES)
         if durability is not None:
             overrides["headrace.durability"] = durability
@@ -78,6 +84,7 @@ class Creation:
                     partition_count=partition_count,
                     overrides=overrides,
                     beside=self._admin.draw(name, config, notes),
+                    is_internal=is_internal,
                 )
             else:
                 if partition_count not in (-1, topic.partition_count):
@@ -87,6 +94,8 @@ class Creation:
                 self._check_whole(topic)
                 if config.ordered:
                     self._check_vacant(topic)
+                elif not convert and not topic.config.is_compacted:  # a compacted one is refused below
+                    self._check_confirmed(topic, config, overrides)
                 await self._admin.attach(topic, config, notes)
                 await self._broker.alter_config(name, {**topic.overrides, **overrides})
         except TopicExistsError:
@@ -118,6 +127,29 @@ class Creation:
                     "them and stop its producers first, leave out ordered, or choose another name"
                 )
 
+    def _check_confirmed(self, topic: Topic, config: QueueConfig, overrides: Mapping[str, str]) -> None:
+        """Refuse a topic that holds records, and say what becoming a queue would change."""
+        partitions = [self._broker.partition(topic.name, index) for index in range(topic.partition_count)]
+        count = sum(partition.end_offset - partition.start_offset for partition in partitions)
+        if not count:
+            return
+        retention = (
+            "keeps it until then, however long that takes"
+            if config.retention_ms is None
+            else f"drops an unacknowledged one after {config.retention_ms / DAY_MS:g} days"
+        )
+        changes = [
+            f"{key} from {text_of(getattr(topic.config, field))} to {value}"
+            for key, value in overrides.items()
+            if (field := CONFIG_KEYS[key].field) is not None and value != text_of(getattr(topic.config, field))
+        ]
+        settings = f" Its settings change: {', '.join(changes)}." if changes else ""
+        raise TopicHasRecordsError.of(
+            f"{topic.name} is a topic that holds {count} record{'s' * (count != 1)}, so nothing was changed. As a "
+            "queue it hands out each record as a message, deletes a message once it is acknowledged, and "
+            f"{retention}. Consumers that read the topic by offset then miss what was deleted.{settings}"
+        )
+
     async def ensure_live(self, name: str) -> LiveQueue:
         if name not in self._catalog.queues:
             check_topic_name(name)
@@ -143,20 +175,18 @@ class Creation:
             topic = self._catalog.topics.get(source.name)
             partition_count = -1 if topic is None else topic.partition_count
         with suppress(QueueExistsError):
-            await self.create(name, config, partition_count=partition_count)
+            await self.create(name, config, partition_count=partition_count, is_internal=True)
 
     async def check_no_topic(self, name: str) -> None:
         """Refuse what would make a queue of somebody's topic, which nobody has asked for."""
         if name in self._catalog.topics:
             await self._broker.settled(name)
         if name in self._catalog.topics and name not in self._catalog.queues:
-            raise QueueExistsError(
-                f"{name} is a topic and not a queue; make it one explicitly (PUT /queues/{name}), after which "
-                "its messages are dropped once they are acknowledged"
-            )
+            raise NotAQueueError.of(name)
 
-    def check_dead_letter(self, config: QueueConfig) -> None:
-        """Refuse dead letters that could not go where they are to go: to a topic that is no queue."""
+    def check_dead_letter(self, queue: str, config: QueueConfig) -> None:
+        """Refuse a dead-letter queue that is a topic and no queue, unless it is the one that is being made a queue."""
         name = config.dead_letter
-        if name in INTERNAL_NAMES or (name in self._catalog.topics and name not in self._catalog.queues):
+        is_topic = name != queue and name in self._catalog.topics and name not in self._catalog.queues
+        if name in INTERNAL_NAMES or is_topic:
             raise InvalidConfigError(f"dead_letter is {name}, which is a topic and not a queue; name a queue")

@@ -69,18 +69,20 @@ class Leases:
             held.setdefault(receipt.offset, (receipt.attempt, []))[1].append(at)
         return by_partition, refused
 
-    def extend(self, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
+    def extend(
+        self, extensions: Sequence[Extension], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
         def extend(partition: PartitionQueue, offset: int, at: int, told: Told) -> None:
             lease_ms = extensions[at].lease_ms
             if not 0 <= lease_ms <= LEASE_MS_MAX:
                 raise InvalidRequestError(f"a lease is 0 to {LEASE_MS_MAX} ms long, not {lease_ms}")
             partition.extend(offset, lease_ms, told)
 
-        return self._each([extension.receipt for extension in extensions], extend)
+        return self._each([extension.receipt for extension in extensions], extend, may_be_late=may_be_late)
 
-    def release(self, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
+    def release(self, releases: Sequence[Release], *, may_be_late: bool = False) -> Promise[list[HeadraceError | None]]:
         def release(partition: PartitionQueue, offset: int, at: int, told: Told) -> None:
-            _, delay_ms, is_unbegun = releases[at]
+            _, delay_ms, is_unbegun, failed_with = releases[at]
             if is_unbegun:
                 if delay_ms:
                     raise InvalidRequestError("a message that was not begun is visible again at once; give no delay")
@@ -88,9 +90,12 @@ class Leases:
                 return
             if delay_ms is not None and not 0 <= delay_ms <= SPAN_MS_MAX:
                 raise InvalidRequestError(f"a delay is 0 to {SPAN_MS_MAX} ms, not {delay_ms}")
-            partition.release(offset, delay_ms, told)
+            if failed_with:
+                partition.fail(offset, delay_ms, failed_with, told)
+            else:
+                partition.release(offset, delay_ms, told)
 
-        return self._each([release.receipt for release in releases], release)
+        return self._each([release.receipt for release in releases], release, may_be_late=may_be_late)
 
     def reject(self, rejections: Sequence[Rejection]) -> Promise[list[HeadraceError | None]]:
         def reject(partition: PartitionQueue, offset: int, at: int, told: Told) -> None:
@@ -104,13 +109,20 @@ class Leases:
         return self._each([rejection.receipt for rejection in rejections], reject)
 
     def _each(
-        self, receipts: Sequence[str], act: Callable[[PartitionQueue, int, int, Told], None]
+        self,
+        receipts: Sequence[str],
+        act: Callable[[PartitionQueue, int, int, Told], None],
+        *,
+        may_be_late: bool = False,
     ) -> Promise[list[HeadraceError | None]]:
         gather: Gather[HeadraceError | None] = Gather(len(receipts))
         for at, text in enumerate(receipts):
             try:
                 partition, receipt = self._read(text)
-                partition.check(receipt)
+                if may_be_late:
+                    partition.check_idle(receipt)
+                else:
+                    partition.check(receipt)
                 act(partition, receipt.offset, at, setter(gather, [at]))
             except HeadraceError as error:
                 gather.set(at, error)

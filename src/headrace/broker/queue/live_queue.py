@@ -23,11 +23,13 @@ from headrace.broker.queue.attempts import Attempts
 from headrace.broker.queue.gather import Gather
 from headrace.broker.queue.leases import Leases, setter
 from headrace.broker.queue.loader import Found, Loader, Wanted
+from headrace.broker.queue.message_size import MessageSize
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
 from headrace.broker.queue.receipt import Signer
 from headrace.broker.queue.receive import LeaseReceive, PendingReceive, Taken
 from headrace.broker.queue.repeats import Repeats
+from headrace.broker.queue.room import Room
 from headrace.broker.queue.sending import Sending
 from headrace.folds.queue.fold import Lease
 from headrace.host.clock import Clock
@@ -66,7 +68,8 @@ class LiveQueue:
         self._is_serving = self._is_wanted = False
         self._ended: HeadraceError | None = None  # why nobody is served any more
         self._turn = 0
-        self.sending = Sending(self, loader, clock)
+        self.room = Room(self, loader)
+        self.sending = Sending(self, self.room, clock)
         self.leases = Leases(self, signer)
         self._at_most_once = AtMostOnce(
             loader,
@@ -76,11 +79,15 @@ class LiveQueue:
             begin_again=self._begin_again,
         )
         self._attempts = Attempts()
+        self._message_size = MessageSize(self.partitions)
         self.is_closed = False
         # Held by who changes the configuration, so that what one change was made of is what it replaces.
         self.changing = asyncio.Lock()
 
     # Receiving.
+
+    def answer_bytes(self, count: int) -> int:
+        return min(count * self._message_size.mean(), RECEIVE_BYTES)
 
     def receive(self, *, count_max: int, lease_ms: int | None, wait_ms: int, attempt_id: str | None) -> PendingReceive:
         lease_ms = self.queue.config.lease_ms if lease_ms is None else lease_ms
@@ -96,11 +103,12 @@ class LiveQueue:
             self._begin(receive)
         return receive
 
-    def acquire(self, *, count_max: int, partitions: frozenset[int] | None, wait_ms: int) -> LeaseReceive:
-        """Lease messages for somebody who reads them himself, from these partitions or from any."""
-        receive = LeaseReceive(
-            count_max=count_max, lease_ms=self.queue.config.lease_ms, attempt_id=None, partitions=partitions
-        )
+    def acquire(
+        self, *, count_max: int, partitions: frozenset[int] | None, wait_ms: int, lease_ms: int | None = None
+    ) -> LeaseReceive:
+        """Lease messages for a consumer that reads them itself, from these partitions or from any."""
+        lease_ms = self.queue.config.lease_ms if lease_ms is None else lease_ms
+        receive = LeaseReceive(count_max=count_max, lease_ms=lease_ms, attempt_id=None, partitions=partitions)
         self._number(receive, wait_ms)
         self._begin(receive)
         return receive
@@ -316,6 +324,7 @@ class LiveQueue:
             return
         if receive.attempt_id is not None:
             self._attempts.remember(receive.attempt_id, receive.taken, self._clock.monotonic_ms())
+        self._message_size.note(len(received[0].body))
         receive.keep(received)
 
     def _received(self, partition: PartitionQueue, lease: Lease, message: StoredMessage, lease_ms: int) -> Received:
@@ -388,6 +397,12 @@ class LiveQueue:
         """When the oldest message that is not done was sent, as of a few seconds ago; None where nothing is there."""
         oldest = (one.oldest[1] for one in self.partitions if one.oldest is not None and one.fold.live)
         return min(oldest, default=None)
+
+    @property
+    def has_dying(self) -> bool:
+        """Whether messages are on their way to the dead-letter queue. Those of a broken partition are not."""
+        opened = self.partitions.opened
+        return any(one.fold.dying_reasons and one.partition.log.broken is None for one in opened)
 
     @property
     def waiting_count(self) -> int:

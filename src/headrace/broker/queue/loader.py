@@ -11,7 +11,13 @@ from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.log.driver import Cold, LogStore
 from headrace.log.reader import Slice
 from headrace.model.batch import HEADER_SIZE, BatchHeader, read_header
-from headrace.model.errors import CorruptBatchError, CorruptLogError, HeadraceError, OffsetOutOfRangeError
+from headrace.model.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    CorruptLogError,
+    HeadraceError,
+    OffsetOutOfRangeError,
+)
 from headrace.model.ids import Offset
 from headrace.wire.message import StoredMessage, decode_messages
 
@@ -233,9 +239,9 @@ def _in(wanted: Iterable[Wanted], partition: PartitionQueue) -> set[int]:
 
 
 def readable_messages(batch: memoryview) -> list[StoredMessage]:
-    """Those of a batch; none where a producer wrote what nobody can take apart."""
+    """Those of a batch; none where a producer wrote what no reader can decode, or before the topic was a queue."""
     try:
         return decode_messages(batch)
-    except CorruptBatchError as error:
+    except (CorruptBatchError, BatchTooLargeError) as error:
         _logger.warning("a batch's messages cannot be read", extra={"error": str(error)})
         return []

@@ -10,11 +10,13 @@ from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.folds.queue.fold import Dying
 from headrace.model.message import (
     DEAD_ATTEMPTS_HEADER,
+    DEAD_ERROR_HEADER,
     DEAD_FIRST_HEADER,
     DEAD_LAST_HEADER,
     DEAD_OFFSET_HEADER,
     DEAD_PREFIX,
     DEAD_REASON_HEADER,
+    DEAD_RECEIVES_HEADER,
     DEAD_SENT_HEADER,
     DEAD_SOURCE_HEADER,
     ID_HEADER,
@@ -23,6 +25,7 @@ from headrace.model.message import (
     Headers,
     Message,
     message_id,
+    receives_before,
 )
 from headrace.wire.message import StoredMessage
 
@@ -37,12 +40,14 @@ def dead_letter(live: LiveQueue, partition: PartitionQueue, dying: Dying, messag
         (
             *_without_dead(message.headers),
             (DEAD_REASON_HEADER, reason.encode()),
+            *(((DEAD_ERROR_HEADER, dying.error.encode()),) if dying.error else ()),
             (DEAD_SOURCE_HEADER, live.queue.name.encode()),
             (DEAD_OFFSET_HEADER, message_id(partition.index, message.offset).encode()),
             (DEAD_ATTEMPTS_HEADER, b"%d" % attempts),
+            (DEAD_RECEIVES_HEADER, b"%d" % (attempts + receives_before(message.headers))),
             (DEAD_FIRST_HEADER, b"%d" % first_ms),
             (DEAD_LAST_HEADER, b"%d" % last_ms),
-            (DEAD_SENT_HEADER, b"%d" % message.sent_ms),
+            (DEAD_SENT_HEADER, (header_of(message, DEAD_SENT_HEADER) or str(message.sent_ms)).encode()),
             *_identity(live, partition, message),
         ),
         message.priority,

@@ -7,7 +7,7 @@ something of another one is asked for: a fold has no room for a time for each me
 
 from collections.abc import Iterator
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from headrace.broker.queue.loader import Loader
@@ -33,23 +33,25 @@ class Oldest:
         self._loader = loader
         self._written: dict[int, _Written] = {}  # by partition
 
-    def drop(self, count: int) -> None:
-        """Drop so many messages that nobody holds, if there are."""
+    def drop(self, count: int, *, spared: tuple[PartitionQueue, int] | None = None) -> None:
+        """Drop so many messages that no consumer holds, if there are; none of a partition from a spared offset on."""
         at_work = list(self._partitions)
         if len(at_work) == 1:
-            chosen = {0: list(islice(at_work[0].fold.free_offsets(), count))}
+            chosen = {0: list(islice(_free(at_work[0], spared), count))}
         else:
             chosen = {}
-            by_age = merge(*(self._aged(place, partition) for place, partition in enumerate(at_work)))
+            by_age = merge(*(self._aged(place, partition, spared) for place, partition in enumerate(at_work)))
             for _, place, offset in islice(by_age, count):
                 chosen.setdefault(place, []).append(offset)
         for place, offsets in chosen.items():
             if offsets:
                 at_work[place].drop(offsets)
 
-    def _aged(self, place: int, partition: PartitionQueue) -> Iterator[tuple[int, int, int]]:
+    def _aged(
+        self, place: int, partition: PartitionQueue, spared: tuple[PartitionQueue, int] | None
+    ) -> Iterator[tuple[int, int, int]]:
         """Time, place and offset of its messages, the oldest first."""
-        for offset in partition.fold.free_offsets():
+        for offset in _free(partition, spared):
             yield self._time_ms(partition, offset), place, offset
 
     def _time_ms(self, partition: PartitionQueue, offset: int) -> int:
@@ -64,3 +66,9 @@ class Oldest:
             known = _Written(header.base_offset, header.next_offset, header.base_timestamp_ms)
             self._written[partition.index] = known
         return known.time_ms
+
+
+def _free(partition: PartitionQueue, spared: tuple[PartitionQueue, int] | None) -> Iterator[int]:
+    """Messages of a partition that may be dropped, in order of offset."""
+    offsets = partition.fold.free_offsets()
+    return offsets if spared is None or spared[0] is not partition else takewhile(spared[1].__gt__, offsets)

@@ -123,7 +123,7 @@ class Outbox:
 
     @property
     def count(self) -> int:
-        """Messages that were taken and are not written yet."""
+        """Messages that were taken and have not arrived yet, those in the batches of this turn included."""
         return self._count
 
     def add(self, share: Share, *, now: Instant) -> int | None:
@@ -174,7 +174,7 @@ class Outbox:
         """Batches of everything that was taken."""
         assert not self._batches, "the last turn's batches were neither written nor refused"
         chunks = _chunks(self._shares, bytes_all=self._bytes, count_all=self._count)
-        self._shares, self._count, self._bytes = [], 0, 0
+        self._shares, self._bytes = [], 0
         keys = self._fold.config.ordered or self._fold.config.fair
         for chunk in chunks:
             messages = [message for share in chunk for message in share.messages]
@@ -186,6 +186,7 @@ class Outbox:
     def take_written(self) -> list[Batch]:
         """The batches that were built, which are the caller's from now on."""
         batches, self._batches = self._batches, []
+        self._count = 0
         return batches
 
     def take_repeats(self, shares: Sequence[Share]) -> list[tuple[int, Share | Listener]]:

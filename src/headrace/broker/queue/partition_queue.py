@@ -16,6 +16,7 @@ from uuid import UUID
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
+from headrace.broker.queue.admission import Admission, Limit
 from headrace.broker.queue.cache import CacheView
 from headrace.broker.queue.outbox import Batch, Outbox, Share
 from headrace.broker.queue.receipt import Receipt
@@ -59,6 +60,12 @@ class Elsewhere(Protocol):
     def arrived(self, partition: "PartitionQueue", fresh: list[Arrived]) -> None: ...
 
 
+class Room(Limit, Protocol):
+    """Who also drops what is too much."""
+
+    def trim(self, partition: "PartitionQueue", base: int) -> None: ...
+
+
 class PartitionQueue:
     def __init__(
         self,
@@ -72,6 +79,7 @@ class PartitionQueue:
         on_visible: Callable[[], None],
         on_dying: Callable[[], None],
         elsewhere: Elsewhere,
+        room: Room,
     ) -> None:
         self.id = id
         self.partition = partition
@@ -84,6 +92,9 @@ class PartitionQueue:
         self._on_visible = on_visible
         self._on_dying = on_dying
         self._elsewhere = elsewhere
+        self._room = room
+        self._admission = Admission(fold, room)
+        self.admit = self._admission.admit
         self._outbox = Outbox(fold)
         self._ledger: Ledger[Op] = Ledger(partition, clock=clock, encode=lambda op: encode_op(id, op), merge=_merge)
         self.tell_written = self._ledger.tell_written
@@ -132,13 +143,21 @@ class PartitionQueue:
         for written in foreseen:
             written.foresee()
 
+    def refused_messages(self, error: HeadraceError) -> None:
+        self._admission.forget()
+        self._outbox.refuse(error)
+
     def refused(self, error: HeadraceError) -> None:
+        self._admission.forget()
         self._outbox.refuse(error)
         self._ledger.refused(error)
         self._arm()
 
     def written(self, batch: Incoming, base_offset: Offset) -> None:
-        replay_batch(self.fold, self.id, batch.header, batch.data, base_offset)
+        properties = self._admission.take(batch)
+        replay_batch(self.fold, self.id, batch.header, batch.data, base_offset, properties)
+        if properties is not None:
+            self._room.trim(self, base_offset)
         self._look_at_arrived()
         self._arm()
 
@@ -249,7 +268,7 @@ class PartitionQueue:
     @property
     def message_count(self) -> int:
         """Messages that are not done, those on their way in included."""
-        return len(self.fold.live) + self._outbox.count
+        return len(self.fold.live) + self._outbox.count + self._admission.count
 
     # Leases.
 
@@ -290,12 +309,20 @@ class PartitionQueue:
 
         `may_be_late`: over it may be, if nobody has leased the message since.
         """
+        self._check_epoch(receipt)
+        check = self.fold.check_newest if may_be_late else self.fold.check
+        check(receipt.offset, receipt.attempt, now=self.now.now())
+
+    def check_idle(self, receipt: Receipt) -> None:
+        """Refuse a receipt whose message another consumer has, or that is gone: `QueueFold.check_idle`."""
+        self._check_epoch(receipt)
+        self.fold.check_idle(receipt.offset, receipt.attempt, now=self.now.now())
+
+    def _check_epoch(self, receipt: Receipt) -> None:
         if receipt.epoch != self.partition.epoch and not self.fold.is_of_epoch(receipt.offset, receipt.epoch):
             raise StaleReceiptError(
                 "this lease was not on disk when the node stopped, and is forgotten; the message is handed out again"
             )
-        check = self.fold.check_newest if may_be_late else self.fold.check
-        check(receipt.offset, receipt.attempt, now=self.now.now())
 
     def holds(self, offset: int, attempt: int) -> bool:
         try:
@@ -335,6 +362,9 @@ class PartitionQueue:
 
     def release(self, offset: int, delay_ms: int | None, told: Told | None = None) -> None:
         self.decide(self.fold.release((offset,), delay_ms, now=self.now.now()), told)
+
+    def fail(self, offset: int, delay_ms: int | None, error: str, told: Told) -> None:
+        self.decide(self.fold.fail(offset, delay_ms, error, now=self.now.now()), told)
 
     def return_unused(self, offsets: Sequence[int], told: Told | None = None) -> None:
         """Leases of messages that nobody has begun with."""
@@ -383,8 +413,9 @@ class PartitionQueue:
     def configure(self, config: QueueConfig, told: Told) -> None:
         self.decide(self.fold.configure(config, now=self.now.now()), told)
 
-    def purge(self, told: Told) -> None:
-        self.decide(self.fold.purge(self.partition.end_offset, now=self.now.now()), told)
+    def purge(self, told: Told, *, upto: int | None = None) -> None:
+        """Drop what lies below an offset, or everything."""
+        self.decide(self.fold.purge(self.partition.end_offset if upto is None else upto, now=self.now.now()), told)
 
     def move_reader(self, name: str, offset: int, told: Told) -> None:
         self.decide(self.fold.move_reader(name, offset, now=self.now.now()), told)
@@ -399,10 +430,14 @@ class PartitionQueue:
     async def end_redriven(self, offsets: Sequence[int]) -> None:
         """Redriven messages whose copies are committed; returns when that is durable here too."""
         promise: Promise[None] = Promise()
-        self.decide(
-            self.fold.move(tuple(offsets), now=self.now.now()),
-            lambda error: promise.keep(None) if error is None else promise.fail(error),
-        )
+        self.decide(self.fold.move(tuple(offsets), now=self.now.now()), _teller(promise))
+        await promise
+
+    async def committed(self, end: Offset) -> None:
+        """Wait until everything below an offset is committed."""
+        self.check_open()
+        promise: Promise[None] = Promise()
+        self._ledger.tell_committed(end, _teller(promise))
         await promise
 
     def expire_below(self, upto: Offset) -> None:
@@ -477,6 +512,11 @@ class PartitionQueue:
             self._on_dying()
         self._on_visible()
         self._arm()
+
+
+def _teller(promise: Promise[None]) -> Told:
+    """What keeps a promise when it is told."""
+    return lambda error: promise.keep(None) if error is None else promise.fail(error)
 
 
 def _merge(last: Op, op: Op) -> Op | None:

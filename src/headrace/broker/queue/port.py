@@ -9,7 +9,7 @@ where nothing of it could be done (no such queue, the node stops).
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from headrace.broker.promise import Promise
 from headrace.model.errors import HeadraceError
 from headrace.model.message import Headers, Message, Received, Sent
 from headrace.model.queue import Queue, QueueConfig
+
+T = TypeVar("T")
 
 DEFAULTS = QueueConfig()
 # A configuration, or what becomes of the one that is there.
@@ -39,6 +41,7 @@ class Release(NamedTuple):
     receipt: str
     delay_ms: int | None = None
     is_unbegun: bool = False
+    error: str = ""  # what the consumer failed with: goes with the message if this was its last attempt
 
 
 class Rejection(NamedTuple):
@@ -54,6 +57,10 @@ class Receive(Protocol):
     @property
     def promise(self) -> Promise[list[Received]]: ...
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it holds nothing and waits for messages."""
+
     def cancel(self) -> None:
         """The consumer is gone: end the wait. What was handed out meanwhile is released."""
 
@@ -64,7 +71,30 @@ class MessageState(Enum):
     LEASED = "leased"
     BLOCKED = "blocked"  # ordered: an earlier message of its key is not done
     DYING = "dying"  # on its way to the dead-letter queue
-    ACKNOWLEDGED = "acknowledged"  # done, and still there to be read
+    ACKNOWLEDGED = "acknowledged"  # done, and still there to be read; for `browse` all that are done, whatever the end
+    # How else a message was done, as `explain` tells it.
+    DEAD_LETTERED = "dead_lettered"
+    MOVED = "moved"  # by a redrive
+    EXPIRED = "expired"
+    DROPPED = "dropped"
+    PURGED = "purged"
+    WITHDRAWN = "withdrawn"
+    DONE = "done"  # the entry that says how is not in the log any more
+
+    @property
+    def is_browsable(self) -> bool:
+        """Whether `browse` can be asked for messages in this state."""
+        return self in _BROWSABLE
+
+
+_BROWSABLE = (
+    MessageState.DELAYED,
+    MessageState.VISIBLE,
+    MessageState.LEASED,
+    MessageState.BLOCKED,
+    MessageState.DYING,
+    MessageState.ACKNOWLEDGED,
+)
 
 
 class QueueCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +165,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     offset: int
     attempt: int | None  # None: it is done, and nobody has kept it
-    since_ms: int | None  # of its state (wall clock), where that is known: not of one that was given back or is done
+    since_ms: int | None  # of its state (wall clock), where that is known: not of one that was given back
     until_ms: int | None
     waiting: int = 0  # messages of the key behind it
 
@@ -209,6 +239,9 @@ class Queues(Protocol):
     def send_one(self, queue: str, message: Message) -> Promise[Sent]:
         """Store one message; kept when it is committed, broken when it is refused. Otherwise like `send`."""
 
+    def answer_bytes(self, queue: str, count: int) -> int:
+        """About how many bytes so many of a queue's messages have, and no more than one receive hands out."""
+
     def receive(
         self,
         queue: str,
@@ -223,6 +256,12 @@ class Queues(Protocol):
         A repeated attempt id within five minutes gets the messages of the first try that it still holds (FIFO).
         """
 
+    def after_moves(self, queue: str, promise: Promise[T]) -> Promise[T]:
+        """The outcome of a receive, kept once the messages whose last lease has ended are in the dead-letter queue.
+
+        At the latest after a second, and at once where they cannot be moved now.
+        """
+
     def acknowledge(
         self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
     ) -> Promise[list[HeadraceError | None]]:
@@ -232,9 +271,15 @@ class Queues(Protocol):
         newest receipt of a message of SQS's standard queues.
         """
 
-    def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]: ...
+    def extend(
+        self, queue: str, extensions: Sequence[Extension], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        """Hold leases longer. With `may_be_late` also those that are over, while no consumer has the message."""
 
-    def release(self, queue: str, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]: ...
+    def release(
+        self, queue: str, releases: Sequence[Release], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        """Give leases back, with `may_be_late` also those that are over, as `extend` has it."""
 
     def reject(self, queue: str, rejections: Sequence[Rejection]) -> Promise[list[HeadraceError | None]]: ...
 
@@ -248,6 +293,9 @@ class Queues(Protocol):
 
     def describe(self, name: str) -> QueueDescription: ...
 
+    def describe_listed(self, name: str) -> QueueDescription:
+        """The same for a list, where a queue that could not be opened is one with all of its partitions offline."""
+
     async def create(
         self,
         name: str,
@@ -256,8 +304,12 @@ class Queues(Protocol):
         partition_count: int = -1,
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
+        convert: bool = False,
     ) -> Queue:
-        """Make a queue, or turn an existing topic into one. QueueExistsError if there is one by this name."""
+        """Make a queue, or turn an existing topic into one: a topic that holds records only with `convert`.
+
+        QueueExistsError if there is a queue by this name, TopicHasRecordsError where `convert` is missing.
+        """
 
     async def ensure(self, name: str) -> Queue:
         """The queue of this name, made now with defaults if that is allowed."""

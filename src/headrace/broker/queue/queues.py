@@ -27,6 +27,8 @@ from headrace.broker.queue.port import (
     Extension,
     MessageState,
     NewConfig,
+    OfflinePartition,
+    QueueCounts,
     QueueDescription,
     Reader,
     Redrive,
@@ -159,6 +161,10 @@ class NodeQueues:
             return live.sending.send_one(message)
         return self._later(self._creation.ensure_live(queue), lambda live: live.sending.send_one(message))
 
+    def answer_bytes(self, queue: str, count: int) -> int:
+        live = self._live.get(queue)
+        return 0 if live is None else live.answer_bytes(count)
+
     def receive(
         self,
         queue: str,
@@ -182,16 +188,24 @@ class NodeQueues:
             spawn=self._tasks.spawn,
         )
 
+    def after_moves(self, queue: str, promise: Promise[T]) -> Promise[T]:
+        live = self._live.get(queue)
+        return promise if live is None else self._mover.after(live, promise)
+
     def acknowledge(
         self, queue: str, receipts: Sequence[str], *, may_be_late: bool = False
     ) -> Promise[list[HeadraceError | None]]:
         return self._with(queue, lambda live: live.leases.acknowledge(receipts, may_be_late=may_be_late))
 
-    def extend(self, queue: str, extensions: Sequence[Extension]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.leases.extend(extensions))
+    def extend(
+        self, queue: str, extensions: Sequence[Extension], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        return self._with(queue, lambda live: live.leases.extend(extensions, may_be_late=may_be_late))
 
-    def release(self, queue: str, releases: Sequence[Release]) -> Promise[list[HeadraceError | None]]:
-        return self._with(queue, lambda live: live.leases.release(releases))
+    def release(
+        self, queue: str, releases: Sequence[Release], *, may_be_late: bool = False
+    ) -> Promise[list[HeadraceError | None]]:
+        return self._with(queue, lambda live: live.leases.release(releases, may_be_late=may_be_late))
 
     def reject(self, queue: str, rejections: Sequence[Rejection]) -> Promise[list[HeadraceError | None]]:
         return self._with(queue, lambda live: live.leases.reject(rejections))
@@ -249,6 +263,19 @@ class NodeQueues:
             offline=live.partitions.offline(),
         )
 
+    def describe_listed(self, name: str) -> QueueDescription:
+        if not self._live.is_refused(name):
+            return self.describe(name)
+        queue, reason = self._catalog.queues[name], str(self._live.missing(name))
+        topic = self._broker.topic(queue.topic_id)
+        return QueueDescription(
+            queue=queue,
+            partition_count=topic.partition_count,
+            durability=topic.config.durability.value,
+            counts=QueueCounts(),
+            offline=[OfflinePartition(partition=index, reason=reason) for index in range(topic.partition_count)],
+        )
+
     async def create(
         self,
         name: str,
@@ -257,9 +284,10 @@ class NodeQueues:
         partition_count: int = -1,
         durability: str | None = None,
         notes: Mapping[str, dict[str, Any]] = {},
+        convert: bool = False,
     ) -> Queue:
         return await self._creation.create(
-            name, config, partition_count=partition_count, durability=durability, notes=notes
+            name, config, partition_count=partition_count, durability=durability, notes=notes, convert=convert
         )
 
     async def ensure(self, name: str) -> Queue:
@@ -273,7 +301,7 @@ class NodeQueues:
             old = self.find(name).config
             new = config(old) if callable(config) else config
             if new is not None and new.dead_letter != old.dead_letter:
-                self._creation.check_dead_letter(new)
+                self._creation.check_dead_letter(name, new)
             if new is not None and new.ordered and not live.queue.config.ordered:
                 # Before it is stored, so that nothing is sent in between. If it is not stored after all, the queue is
                 # stricter than it says until it is changed or opened again.

@@ -56,6 +56,10 @@ class PendingReceive:
     def is_cancelled(self) -> bool:
         return self._is_cancelled
 
+    @property
+    def is_waiting(self) -> bool:
+        return self.line is not None
+
     def leave(self) -> None:
         """Wait no longer."""
         if self.line is not None:
@@ -154,6 +158,10 @@ class OpeningReceive:
             self.promise.keep(promise.result())
         else:
             self.promise.fail(error)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._receive is None or self._receive.is_waiting
 
     def cancel(self) -> None:
         self._is_cancelled = True

@@ -28,6 +28,7 @@ from headrace.folds.queue.view import State, iterate, state_of
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.model.errors import HeadraceError, RedriveRunningError, UnknownRedriveError
+from headrace.model.ids import Offset
 from headrace.model.message import DEAD_REASON_HEADER, DEAD_SOURCE_HEADER, Message
 from headrace.wire.message import StoredMessage
 
@@ -184,6 +185,8 @@ class Redriver:
     async def _move_all(
         self, live: LiveQueue, partition: PartitionQueue, upto: int, saved: SavedRedrive, stranded: Stranded
     ) -> None:
+        # The messages of before can be read, and may be copied, once they are on disk. After a crash some may be gone.
+        await partition.committed(Offset(min(upto, partition.partition.end_offset)))
         after = -1
         named = _named(saved.redrive.filter, partition)
         saved_ms = self._clock.monotonic_ms()
@@ -249,10 +252,13 @@ def _make_up(live: LiveQueue, saved: SavedRedrive) -> None:
 
 
 def _ends(live: LiveQueue) -> list[int]:
-    """Up to where each partition goes. One that is offline is not looked at, when it is back neither."""
+    """Up to where each partition goes: everything that its count includes, also what is not on disk yet.
+
+    A partition that is offline is not looked at, when it is back neither.
+    """
     ends = [0] * live.partitions.count
     for partition in live.partitions:
-        ends[partition.index] = partition.partition.high_watermark
+        ends[partition.index] = partition.partition.end_offset
     return ends
 
 

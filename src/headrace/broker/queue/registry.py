@@ -22,10 +22,12 @@ from headrace.log.driver import LogStore
 from headrace.model.errors import (
     CorruptLogError,
     HeadraceError,
+    NotAQueueError,
     PartitionOfflineError,
     UnknownQueueError,
     UnknownTopicError,
 )
+from headrace.model.names import INTERNAL_NAMES
 from headrace.model.queue import Queue
 from headrace.model.topic import Topic
 
@@ -97,7 +99,9 @@ class Registry:
         refused = self._refused.get(name)
         if refused is not None:
             return PartitionOfflineError(f"queue {name} could not be opened when the node started: {refused}")
-        return UnknownQueueError(f"there is no queue {name}; create it, or check the name")
+        if name in self._catalog.topics and name not in INTERNAL_NAMES:
+            return NotAQueueError.of(name)
+        return _unknown(name)
 
     def queue(self, name: str) -> Queue:
         queue = self._catalog.queues.get(name)
@@ -163,6 +167,7 @@ class Registry:
             on_visible=live.serve,
             on_dying=lambda: self._on_dying(live),
             elsewhere=live.repeats,
+            room=live.room,
         )
         partition.attach(opened)
         live.partitions.add(opened)
@@ -175,7 +180,7 @@ class Registry:
             live = self._live.pop(change.queue.name, None)
             if live is not None:
                 self._on_deleted(change.queue.name)
-                live.close(self.missing(change.queue.name))
+                live.close(_unknown(change.queue.name))  # its topic goes with it
         elif isinstance(change, QueueChanged):
             live = self._live.get(change.queue.name)
             if live is not None:
@@ -189,3 +194,7 @@ class Registry:
         async with live.changing:  # the topic may change again meanwhile, and no partition is opened twice
             with suppress(UnknownTopicError):
                 await self._open_partitions(live)
+
+
+def _unknown(name: str) -> UnknownQueueError:
+    return UnknownQueueError(f"there is no queue {name}; create it, or check the name")

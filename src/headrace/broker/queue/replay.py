@@ -11,8 +11,8 @@ from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import fold_name, restore
 from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
-from headrace.model.batch import BatchHeader, Buffer, read_header
-from headrace.model.errors import CorruptBatchError
+from headrace.model.batch import BatchHeader, Buffer
+from headrace.model.errors import BatchTooLargeError, CorruptBatchError
 from headrace.model.ids import Offset
 from headrace.model.message import Properties
 from headrace.wire.kafka.marker import decode_marker, is_marker
@@ -41,9 +41,17 @@ async def restore_queue(id: UUID, partition: Partition, *, store: LogStore, thre
 
 
 def replay_batch(
-    fold: QueueFold, id: UUID, header: BatchHeader, data: Buffer, base_offset: Offset | None = None
+    fold: QueueFold,
+    id: UUID,
+    header: BatchHeader,
+    data: Buffer,
+    base_offset: Offset | None = None,
+    properties: Mapping[int, Properties] | None = None,
 ) -> None:
-    """Take over a batch that stands in the log, at its own offset or at one that its header does not say yet."""
+    """Take over a batch that stands in the log, at its own offset or at one that its header does not say yet.
+
+    `properties`: of its messages, where they were read before.
+    """
     base = Offset(header.base_offset) if base_offset is None else base_offset
     end = Offset(base + header.last_offset_delta + 1)
     if is_marker(header):
@@ -55,22 +63,34 @@ def replay_batch(
                 fold.epoch = header.leader_epoch
                 fold.apply(found[1])
     else:
-        keys = fold.config.ordered or fold.config.fair
+        if properties is None:
+            properties = _stored_properties(fold, header, data)
         fold.arrive(
             base,
             end - base,
             sent_ms=max(header.base_timestamp_ms, 0),
-            # The log has written the offset into the bytes, and the header was read before.
-            properties=_properties(header if base_offset is None else read_header(data), data, keys),
+            properties=properties,
             producer_id=header.producer_id if header.is_transactional else None,
         )
     fold.reach(end)
 
 
-def _properties(header: BatchHeader, data: Buffer, keys: bool) -> Mapping[int, Properties]:
-    """A batch that nobody can take apart has plain messages; who receives one finds that out."""
+def read_properties(fold: QueueFold, header: BatchHeader, data: Buffer) -> Mapping[int, Properties]:
+    """What a fold must know of a producer's messages. BatchTooLargeError where they are too large to be handed out.
+
+    A batch that cannot be decoded has plain messages; the consumer that receives one finds that out.
+    """
     try:
-        return properties_of(data, header, keys=keys)
+        return properties_of(data, header, keys=fold.config.ordered or fold.config.fair)
     except CorruptBatchError as error:
+        _logger.warning("a batch's messages cannot be read", extra={"offset": header.base_offset, "error": str(error)})
+        return {}
+
+
+def _stored_properties(fold: QueueFold, header: BatchHeader, data: Buffer) -> Mapping[int, Properties]:
+    """The same of a batch that is stored: one that is too large came when the topic was no queue yet."""
+    try:
+        return read_properties(fold, header, data)
+    except BatchTooLargeError as error:
         _logger.warning("a batch's messages cannot be read", extra={"offset": header.base_offset, "error": str(error)})
         return {}

@@ -16,8 +16,6 @@ from zlib import crc32
 
 from headrace.broker.promise import Promise
 from headrace.broker.queue.gather import Gather
-from headrace.broker.queue.loader import Loader
-from headrace.broker.queue.oldest import Oldest
 from headrace.broker.queue.outbox import (
     Outcome,
     message_share,
@@ -30,10 +28,11 @@ from headrace.broker.queue.outbox import (
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.partitions import QueuePartitions
 from headrace.broker.queue.request import Request
+from headrace.broker.queue.room import Room
 from headrace.host.clock import Clock
 from headrace.model.errors import BatchTooLargeError, HeadraceError, InvalidRequestError, QueueFullError
 from headrace.model.message import Message, Sent
-from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Overflow, Queue
+from headrace.model.queue import PRIORITY_DEFAULT, PRIORITY_MAX, SPAN_MS_MAX, Deduplication, Queue
 
 # Bytes that a batch adds to a message: its own header and the record's.
 _ENVELOPE_BYTES = 200
@@ -49,9 +48,9 @@ class Target(Protocol):
 
 
 class Sending:
-    def __init__(self, live: Target, loader: Loader, clock: Clock) -> None:
+    def __init__(self, live: Target, room: Room, clock: Clock) -> None:
         self._live = live
-        self._oldest = Oldest(live.partitions, loader)
+        self._room = room
         self._partitions = live.partitions
         self._opened = live.partitions.opened
         self._clock = clock
@@ -78,7 +77,7 @@ class Sending:
             if single.id is not None:
                 partition = self._holder(single.id) or partition
             if config.messages_max is not None:
-                self._make_room(partition, single.id)
+                self._room.make(partition, single.id)
         except HeadraceError as error:
             refused: Promise[Sent] = Promise()
             refused.fail(error)
@@ -154,7 +153,7 @@ class Sending:
             share = message_share(messages[at], gather, at, request)
             try:
                 holder = partition if share.id is None else self._holder(share.id) or partition
-                self._make_room(holder, share.id)
+                self._room.make(holder, share.id)
             except HeadraceError as error:
                 gather.set(at, error)
             else:
@@ -168,7 +167,7 @@ class Sending:
         if request is not None and partition.knows(named_id(request.message_name(places[0]))):
             return False
         try:
-            self._make_room(partition, id, count=len(places))
+            self._room.make(partition, id, count=len(places))
         except QueueFullError:
             return False
         return True
@@ -182,16 +181,6 @@ class Sending:
             if partition.partition.log.broken is None:
                 break
         return partition  # with none at work, the last one says why
-
-    def _room(self) -> int | None:
-        """For how many messages more the queue has room, below zero where it holds too many; None: there is no limit.
-
-        What partitions hold that are offline is not known, and not counted.
-        """
-        messages_max = self._live.queue.config.messages_max
-        if messages_max is None:
-            return None
-        return messages_max - sum([partition.message_count for partition in self._partitions])
 
     def _holder(self, id: bytes) -> PartitionQueue | None:
         """Who has what is known by this id, or gets it in this turn."""
@@ -272,7 +261,7 @@ class Sending:
                 partition = self._route(message, default)
                 _check_open(partition)
                 _check(message, partition.partition.log.config.message_bytes_max)
-                self._make_room(partition, own_id(message), ahead=at - len(refused))
+                self._room.make(partition, own_id(message), ahead=at - len(refused))
             except HeadraceError as error:
                 refused[at] = error
             else:
@@ -300,19 +289,6 @@ class Sending:
         if by is not None:
             return self._partitions.at(crc32(by) % self._partitions.count)
         return self._next() if default is None else self._partitions.at(default)
-
-    def _make_room(self, partition: PartitionQueue, id: bytes | None, *, count: int = 1, ahead: int = 0) -> None:
-        """Room for so many messages, which what is known already does not need.
-
-        `ahead` are others, not handed over yet.
-        """
-        room = self._room()
-        if room is None or room >= ahead + count or partition.knows(id):
-            return
-        config, name = self._live.queue.config, self._live.queue.name
-        if config.overflow is Overflow.REJECT:
-            raise QueueFullError(f"queue {name} holds its {config.messages_max} messages; acknowledge some, then retry")
-        self._oldest.drop(ahead + count - room)
 
 
 def _bound_by(message: Message) -> bytes | None:

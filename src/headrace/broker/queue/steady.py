@@ -1,9 +1,10 @@
 """The two clocks of a queue's fold, which no jump of the wall clock disturbs (failure row 36).
 
-`wall_ms` is the time of day as of the node's start, carried on by monotonic time: what is due in an hour is due in an
-hour, whoever sets the machine's clock meanwhile. Where the log has a later time than the machine, because its clock was
-ahead and was set back before the node's start, a partition's time of day goes on from there. Else all that is to come
-by then had come already, and nothing would come any more until the machine's clock is there too.
+`wall_ms` is the trusted time of day as of the node's start (`host/node_clock.py`), carried on by monotonic time: what
+is due in an hour is due in an hour, whatever becomes of the machine's clock. Where the log has a later time than the
+machine, because its clock was ahead and was set back before the node's start, a partition's time of day goes on from
+there. Else all that is to come by then had come already, and nothing would come any more until the machine's clock is
+there too.
 
 `lease_ms` runs on from the last value in the log, so that what a lease has written down is its remaining time, not its
 end: this clock stands still while nobody leads the partition.
@@ -18,7 +19,7 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._shift_ms = clock.wall_ms() - clock.monotonic_ms()
+        self._shift_ms = clock.trusted_ms() - clock.monotonic_ms()
 
     def wall_ms(self) -> int:
         return self._clock.monotonic_ms() + self._shift_ms

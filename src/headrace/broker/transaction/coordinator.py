@@ -3,6 +3,7 @@
 What is written before what is answered:
 
     a participant joins     the entry that says so, before the answer, and so before anything of it is written there
+    a partition joins       by being sent to: the producer's batches wait for the entry, then are appended as they came
     a transaction ends      the decision; then every participant is told (`ending.py`); then the answer, or after
                             `end_wait_ms`, since the decision cannot change any more
     a producer begins       an open transaction of the last one is aborted and its end awaited; then the new epoch
@@ -14,6 +15,7 @@ again, and what is open gets its time-out anew.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from uuid import UUID
 
 from headrace.broker.broker import Broker
@@ -28,7 +30,7 @@ from headrace.broker.transaction.shard import Shard
 from headrace.broker.transaction.shards import Shards
 from headrace.folds.transaction.fold import Producer
 from headrace.folds.transaction.transaction import PREPARED, State, Transaction
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, past_ms, stamp_ms
 from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.batch import HEADER_SIZE, read_header
@@ -49,6 +51,8 @@ _logger = logging.getLogger(__name__)
 _ID_LENGTH_MAX = 1000
 _EXPIRY_INTERVAL_MS = 60_000
 
+_Waiting = tuple[memoryview, Promise[Appended]]
+
 
 class Coordinator:
     def __init__(
@@ -68,6 +72,8 @@ class Coordinator:
         self._groups = groups
         self._tasks = Tasks()
         self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
+        # What producers sent to partitions whose joining is being written.
+        self._joining: dict[tuple[Producer, PartitionId], list[_Waiting]] = {}
         self._ender = Ender(broker=broker, groups=groups, queues=queues, clock=clock, spawn=self._tasks.spawn)
         self.counts = self._ender.counts
 
@@ -112,14 +118,14 @@ class Coordinator:
         known = shard.fold.get(id)
         while known is not None and (known.state is State.ONGOING or known.state in PREPARED):
             if known.state is State.ONGOING:
-                shard.store(shard.fold.fence(id, now_ms=self._clock.wall_ms()))
+                shard.store(shard.fold.fence(id, now_ms=stamp_ms(self._clock)))
                 expected = None  # it was checked, and is over
             elif expected is not None and expected == (known.last_producer_id, known.last_epoch):
                 expected = None
             if not await self._within(self._ender.finish(shard, id), self.config.end_wait_ms):
                 raise ConcurrentTransactionsError(f"the last transaction of {id} is still being ended; retry")
             known = shard.fold.get(id)
-        now_ms = self._clock.wall_ms()
+        now_ms = stamp_ms(self._clock)
         if known is None:
             if len(shard.fold) >= self.config.ids_max:
                 raise OverloadedError(
@@ -149,7 +155,7 @@ class Coordinator:
             partitions=partitions,
             acknowledgements=acknowledgements,
             groups=groups,
-            now_ms=self._clock.wall_ms(),
+            now_ms=stamp_ms(self._clock),
         )
         if joined is None:
             await self._committed(shard)
@@ -181,26 +187,33 @@ class Coordinator:
             return partition.append(records)
         producer = Producer(id, header.producer_id, header.producer_epoch)
         if joins:
+            waiting = self._joining.get((producer, partition.id))
             transaction = self._known(id).fold.get(id)
-            if transaction is None or partition.id not in transaction.partitions:
+            if waiting is None and (transaction is None or partition.id not in transaction.partitions):
+                waiting = self._joining[producer, partition.id] = []
+                self._tasks.spawn(self._join_and_append(producer, partition, waiting))
+            if waiting is not None:
                 promise: Promise[Appended] = Promise()
-                self._tasks.spawn(self._join_and_append(producer, partition, records, promise))
+                waiting.append((records, promise))
                 return promise
         self.verify(producer, partition=partition.id)
         return partition.append(records, is_verified=True)
 
-    async def _join_and_append(
-        self, producer: Producer, partition: Partition, records: memoryview, promise: Promise[Appended]
-    ) -> None:
+    async def _join_and_append(self, producer: Producer, partition: Partition, waiting: list[_Waiting]) -> None:
+        """Append what the producer sent while its partition joined, in the order in which it arrived."""
         try:
             await self.add(producer, partitions=[partition.id])
             self.verify(producer, partition=partition.id)
-            promise.keep(await partition.append(records, is_verified=True))
         except HeadraceError as error:
-            promise.fail(error)
+            _fail(waiting, error)
         except BaseException:
-            promise.fail(CoordinatorUnavailableError("the node is stopping; the call may have been carried out"))
+            _fail(waiting, CoordinatorUnavailableError("the node is stopping; the call may have been carried out"))
             raise
+        else:
+            for records, promise in waiting:
+                partition.append(records, is_verified=True).then(partial(_pass_on, promise))
+        finally:
+            del self._joining[producer, partition.id]
 
     async def commit_offsets(
         self, producer: Producer, caller: Caller, offsets: Sequence[OffsetCommit], *, joins: bool = False
@@ -229,7 +242,7 @@ class Coordinator:
         if is_bumped and known is not None and known.is_exhausted:
             spare = await self._broker.allocate_producer_id()
         ending = shard.fold.end(
-            producer, is_commit=is_commit, is_bumped=is_bumped, new_producer_id=spare, now_ms=self._clock.wall_ms()
+            producer, is_commit=is_commit, is_bumped=is_bumped, new_producer_id=spare, now_ms=stamp_ms(self._clock)
         )
         if ending.is_new:
             await self._stored(shard, ending.transaction)
@@ -270,14 +283,14 @@ class Coordinator:
                     continue
                 self._abort_overdue(shard)
                 if is_expiry_due:
-                    for id in shard.fold.idle(now_ms=self._clock.wall_ms(), after_ms=self.config.expiry_ms):
+                    for id in shard.fold.idle(now_ms=past_ms(self._clock), after_ms=self.config.expiry_ms):
                         shard.forget(id)
 
     def _abort_overdue(self, shard: Shard) -> None:
         for id in shard.overdue():
             _logger.warning("a transaction's time is over and it is aborted", extra={"transactional_id": id})
             self.counts.timed_out += 1
-            shard.store(shard.fold.fence(id, now_ms=self._clock.wall_ms()))
+            shard.store(shard.fold.fence(id, now_ms=stamp_ms(self._clock)))
             self._ender.finish(shard, id)
 
     def _known(self, id: str) -> Shard:
@@ -310,3 +323,16 @@ class Coordinator:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
         return task.done()
+
+
+def _fail(waiting: list[_Waiting], error: HeadraceError) -> None:
+    for _, promise in waiting:
+        promise.fail(error)
+
+
+def _pass_on(promise: Promise[Appended], appended: Promise[Appended]) -> None:
+    error = appended.exception()
+    if error is None:
+        promise.keep(appended.result())
+    else:
+        promise.fail(error)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from headrace.broker.broker import Broker
 from headrace.broker.transaction.shard import Shard
 from headrace.folds.transaction.transaction import PREPARED, Transaction
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, stamp_ms
 from headrace.model.errors import (
     CoordinatorFencedError,
     HeadraceError,
@@ -92,7 +92,7 @@ class Ender:
             await asyncio.wait(set(waiting))
         await self._tell(self._tellings(shard, transaction))
         shard.check_open()
-        shard.store(shard.fold.complete(id, now_ms=self._clock.wall_ms()))
+        shard.store(shard.fold.complete(id, now_ms=stamp_ms(self._clock)))
         if transaction.is_commit:
             self.counts.committed += 1
         else:

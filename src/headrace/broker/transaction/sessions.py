@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from headrace.broker.transaction.held import LiveQueues
 from headrace.broker.transaction.port import Begun
 from headrace.broker.transaction.token import RESERVED_PREFIX, Token, TokenSigner, slot_id
 from headrace.folds.transaction.transaction import State
-from headrace.host.clock import Clock
+from headrace.host.clock import Clock, stamp_ms
 from headrace.model.errors import (
     HeadraceError,
     OverloadedError,
@@ -60,6 +61,11 @@ class Session:
         first = self.sequences.get(place, 0)
         self.sequences[place] = first + count
         return first
+
+    def return_sequences(self, place: PartitionId, count: int, first: int) -> None:
+        """So many were refused, so the next send has their numbers; unless another one was numbered after them."""
+        if self.sequences[place] == first + count:
+            self.sequences[place] = first
 
 
 class _Part(NamedTuple):
@@ -129,19 +135,24 @@ class NodeTransactions:
         with _in_words():
             await self._coordinator.add(session.token.producer, partitions=[partition.id for partition in planned])
             promises = [
-                (partition, chunk, self._append(session, partition, chunk, part.wall_ms()))
+                (partition, chunk, *self._append(session, partition, chunk, part.wall_ms()))
                 for partition, part in planned.items()
                 for chunk in _chunks(part.placed)
             ]
-        for partition, chunk, promise in promises:
+        errors: dict[PartitionId, HeadraceError] = {}  # the first one; what comes after it is only out of order
+        refused: list[tuple[PartitionId, int, int]] = []
+        for partition, chunk, sequence, promise in promises:
             try:
                 appended = await promise
             except HeadraceError as error:
-                outcomes |= {at: error for at, _ in chunk}
+                refused.append((partition.id, len(chunk), sequence))
+                outcomes |= dict.fromkeys((at for at, _ in chunk), errors.setdefault(partition.id, error))
                 continue
             for number, (at, _) in enumerate(chunk):
                 index, offset = partition.id.partition, appended.base_offset + number
                 outcomes[at] = Sent(message_id(index, offset), index, offset, False)
+        for numbers in reversed(refused):
+            session.return_sequences(*numbers)
         return [outcomes[at] for at in range(len(messages))]
 
     async def acknowledge(self, transaction: str, queue: str, receipts: Sequence[str]) -> list[HeadraceError | None]:
@@ -204,18 +215,22 @@ class NodeTransactions:
         by_partition: dict[Partition, _Part] = {}
         for at, message in enumerate(messages):
             index = (self._turn if message.key is None else crc32(message.key)) % topic.partition_count
-            part = by_partition.setdefault(self._broker.partition(name, index), _Part([], self._clock.wall_ms))
+            part = by_partition.setdefault(
+                self._broker.partition(name, index), _Part([], partial(stamp_ms, self._clock))
+            )
             part.placed.append((at, message))
         return by_partition, {}
 
-    def _append(self, session: Session, partition: Partition, chunk: list[Placed], sent_ms: int) -> Promise[Appended]:
-        """In the turn in which the coordinator says that this belongs to the transaction."""
+    def _append(
+        self, session: Session, partition: Partition, chunk: list[Placed], sent_ms: int
+    ) -> tuple[int, Promise[Appended]]:
+        """In the turn in which the coordinator says that this belongs to the transaction; with its sequence."""
         token = session.token
         self._coordinator.verify(token.producer, partition=partition.id)
         batch = encode_messages([message for _, message in chunk], sent_ms, keys=True).batch
         sequence = session.take_sequences(partition.id, len(chunk))
         stamp_transactional(batch, producer_id=token.producer_id, epoch=token.epoch, sequence=sequence)
-        return partition.append(memoryview(batch), is_verified=True)
+        return sequence, partition.append(memoryview(batch), is_verified=True)
 
     # Sessions and their producers.
 

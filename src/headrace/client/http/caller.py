@@ -13,6 +13,7 @@ from headrace.client.errors import UnreachableError
 from headrace.client.http.connection import Answer
 from headrace.client.http.pool import Pool
 from headrace.client.http.problem import refusal
+from headrace.client.outage import Outage
 from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
@@ -70,6 +71,7 @@ class Caller:
         self.rand = rand
         self._quick = quick
         self._waiting = waiting
+        self._outage = Outage()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def check_loop(self) -> None:
@@ -124,6 +126,8 @@ class Caller:
             asked_ms = 0.0
             try:
                 answer = await self._attempt(line, head, body, wait_ms, deadline)
+                if self._outage.is_on:
+                    self._outage.end()
                 if answer.status in _SUCCESS:
                     return answer._replace(follows_doubt=True) if in_doubt else answer
                 asked_ms = answer.retry_after_s * 1000
@@ -133,6 +137,7 @@ class Caller:
                 repeat = self.config.retries and is_worth_repeating(error, is_repeatable=is_repeatable)
                 if not repeat or pause_ms >= deadline.left_ms:
                     raise
+                self._outage.note(error)
                 in_doubt = in_doubt or is_maybe(error)
             await self.clock.sleep(pause_ms)
 

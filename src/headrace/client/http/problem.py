@@ -1,5 +1,6 @@
 """A node's refusals as headrace's own errors: one table from the code in a problem document to a class of the tree."""
 
+import inspect
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -7,7 +8,14 @@ import msgspec
 
 from headrace.client.http.connection import Answer
 from headrace.model import errors as tree
-from headrace.model.errors import HeadraceError, InvalidRequestError, OverloadedError, TimedOutError
+from headrace.model.errors import (
+    HeadraceError,
+    InvalidRequestError,
+    NotAQueueError,
+    OverloadedError,
+    TimedOutError,
+    TopicHasRecordsError,
+)
 
 T = TypeVar("T")
 
@@ -22,15 +30,26 @@ class Problem(msgspec.Struct):
 
     code: str = ""
     detail: str = ""
+    topic: str = ""
+    changes: str = ""
 
 
 _DECODER = msgspec.json.Decoder(Problem)
 
-# Classes with arguments of their own say more than a problem document carries; no queue's call ends in one of them.
+
+def _takes_detail_alone(kind: type[HeadraceError]) -> bool:
+    try:
+        inspect.signature(kind.__init__).bind(None, "")
+    except TypeError:
+        return False
+    return True
+
+
+# Classes that need more arguments say more than a problem document carries; no queue's call ends in one of them.
 _BY_CODE: dict[str, type[HeadraceError]] = {
     kind.code: kind
     for kind in vars(tree).values()
-    if isinstance(kind, type) and issubclass(kind, HeadraceError) and "__init__" not in vars(kind)
+    if isinstance(kind, type) and issubclass(kind, HeadraceError) and _takes_detail_alone(kind)
 }
 
 
@@ -46,7 +65,7 @@ def refusal(answer: Answer) -> HeadraceError:
         problem = _DECODER.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         problem = Problem()
-    known = error_for(problem.code, problem.detail)
+    known = _of_topic(problem) or error_for(problem.code, problem.detail)
     if known is not None:
         return known
     text = problem.detail or answer.body[:200].decode(errors="backslashreplace") or "no reason was given"
@@ -56,6 +75,20 @@ def refusal(answer: Answer) -> HeadraceError:
     if answer.status == _GATEWAY_TIMEOUT:
         return TimedOutError(said)
     return HeadraceError(said) if answer.status >= _SERVER_ERRORS else InvalidRequestError(said)
+
+
+def _of_topic(problem: Problem) -> HeadraceError | None:
+    """What a node says about a topic that is not a queue, with advice in terms of Python."""
+    match problem.code:
+        case NotAQueueError.code if problem.topic:
+            return NotAQueueError.of(
+                problem.topic,
+                f'client.queue("{problem.topic}").create(convert=True) makes it one, after which a message is deleted '
+                "once it is acknowledged",
+            )
+        case TopicHasRecordsError.code if problem.changes:
+            return TopicHasRecordsError.of(problem.changes, "To confirm, call create(convert=True).")
+    return None
 
 
 def read(decode: Callable[[bytes], T], answer: Answer) -> T:

@@ -10,6 +10,8 @@ from headrace.client.http.caller import JSON, MSGPACK, Caller
 from headrace.client.http.problem import read
 from headrace.client.queue.description import (
     BrowsePage,
+    ClockReport,
+    DescribedPage,
     Description,
     Explanation,
     Purged,
@@ -25,6 +27,8 @@ from headrace.client.queue.description import (
 from headrace.model.errors import InvalidNameError
 
 T = TypeVar("T")
+
+_PAGE = 1_000  # queues that one request describes
 
 
 def queue_path(name: str) -> str:
@@ -58,6 +62,12 @@ class Administration:
         decode: Callable[[bytes], T] = msgspec.json.Decoder(kind, strict=False).decode
         return read(decode, answer)
 
+    async def clock(self) -> ClockReport:
+        return await self._json(ClockReport, "GET", "/clock")
+
+    async def confirm_clock(self) -> ClockReport:
+        return await self._json(ClockReport, "POST", "/clock/confirm", is_repeatable=False)
+
     async def names(self, prefix: str = "") -> list[str]:
         found: list[str] = []
         after: str | None = None
@@ -68,10 +78,29 @@ class Administration:
             if after is None:
                 return found
 
+    async def descriptions(self, prefix: str = "") -> list[Description]:
+        found: list[Description] = []
+        after: str | None = None
+        while True:
+            query = _query(prefix=prefix or None, after=after, describe="true", limit=_PAGE)
+            page = await self._json(DescribedPage, "GET", "/queues" + query)
+            found += page.queues
+            after = page.next
+            if after is None:
+                return found
+
     async def create(
-        self, name: str, settings: Settings, *, partitions: int | None = None, durability: str | None = None
+        self,
+        name: str,
+        settings: Settings,
+        *,
+        partitions: int | None = None,
+        durability: str | None = None,
+        convert: bool = False,
     ) -> Description:
         document: dict[str, Any] = {"config": settings}
+        if convert:
+            document["convert"] = True
         if partitions is not None:
             document["partitions"] = partitions
         if durability is not None:

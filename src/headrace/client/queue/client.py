@@ -1,8 +1,8 @@
 """The asynchronous queue client.
 
     async with AsyncClient("127.0.0.1:8080") as client:
-        orders = client.queue("orders")
-        await orders.send("one tea")
+        tasks = client.queue("tasks")
+        await tasks.send("one tea")
 
 Theory of operation. A client has one pool of HTTP connections for calls that are answered soon and one for receives
 that wait; `http` has them, and the rule about what is repeated. A queue gathers single calls to batches. What is
@@ -20,11 +20,12 @@ from headrace.client.http.caller import Caller
 from headrace.client.http.pool import Pool
 from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration
+from headrace.client.queue.description import ClockReport, Description
 from headrace.client.queue.outgoing import Span
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.queue.sender import make_ids
 from headrace.client.queue.transaction import AsyncTransaction
-from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
+from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig, http_servers
 from headrace.host.clock import Clock, SystemClock
 from headrace.host.rand import Rand, SystemRand
 from headrace.host.transport import TcpTransport, Transport
@@ -33,17 +34,21 @@ from headrace.model.errors import InvalidRequestError
 
 
 class AsyncClient(ProcessBound):
-    """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
+    """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it.
+
+    Without `servers` it takes those that HEADRACE_HTTP names, or else 127.0.0.1:8080.
+    """
 
     def __init__(
         self,
-        servers: str | Sequence[str | Address] = DEFAULT_HTTP,
+        servers: str | Sequence[str | Address] | None = None,
         *,
         config: QueueClientConfig | None = None,
         clock: Clock | None = None,
         rand: Rand | None = None,
         transport: Transport | None = None,
     ) -> None:
+        servers = http_servers() if servers is None else servers
         listed = servers.split(",") if isinstance(servers, str) else servers
         addresses = [_address(server) for server in listed]
         if not addresses:
@@ -107,9 +112,21 @@ class AsyncClient(ProcessBound):
         """
         return AsyncTransaction(self._caller, timeout)
 
+    async def clock(self) -> ClockReport:
+        """Whether the node believes its machine's clock."""
+        return await self._administration.clock()
+
+    async def confirm_clock(self) -> ClockReport:
+        """Have the node believe its machine's clock. Taken at its administrator's address only."""
+        return await self._administration.confirm_clock()
+
     async def queues(self, prefix: str = "") -> list[str]:
         """The names of all queues, sorted."""
         return await self._administration.names(prefix)
+
+    async def describe_queues(self, prefix: str = "") -> list[Description]:
+        """What all queues hold and how they are set, by name: one request for each thousand of them."""
+        return await self._administration.descriptions(prefix)
 
 
 def _address(server: str | Address) -> Address:

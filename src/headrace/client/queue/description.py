@@ -7,7 +7,22 @@ import msgspec
 from headrace.model.message import Headers
 
 Guarantee = Literal["at_most_once", "at_least_once", "exactly_once"]
-State = Literal["delayed", "visible", "leased", "blocked", "dying", "acknowledged"]
+State = Literal[
+    "delayed",
+    "visible",
+    "leased",
+    "blocked",
+    "dying",
+    "acknowledged",
+    # How else a message was done, in an explanation.
+    "dead_lettered",
+    "moved",
+    "expired",
+    "dropped",
+    "purged",
+    "withdrawn",
+    "done",  # it is not known how
+]
 
 
 class Backoff(TypedDict):
@@ -110,7 +125,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     offset: int
     attempt: int | None = None  # None: it is done, and nobody has kept it
-    since_ms: int | None = None  # where that is known: not of a message that was given back or is done
+    since_ms: int | None = None  # where that is known: not of a message that was given back
     until_ms: int | None = None
     waiting: int = 0
 
@@ -161,6 +176,11 @@ class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None = None
 
 
+class DescribedPage(msgspec.Struct, frozen=True, kw_only=True):
+    queues: list[Description]
+    next: str | None = None
+
+
 class Redrives(msgspec.Struct, frozen=True):
     redrives: list[Redrive]
 
@@ -171,3 +191,13 @@ class Readers(msgspec.Struct, frozen=True):
 
 class Purged(msgspec.Struct, frozen=True):
     purged: int
+
+
+class ClockReport(msgspec.Struct, frozen=True):
+    """Whether a node believes its machine's clock. Lengths in milliseconds too."""
+
+    is_believed: bool
+    wall_ms: int
+    trusted_ms: int  # the time of day that the node goes by where it deletes by age
+    ahead_ms: int  # of trusted time; negative where the clock was set back
+    believed_in_ms: int  # 0 where it is, and so long otherwise, unless it jumps again

@@ -50,9 +50,9 @@ class Leases:
         self._caller.check_loop()
         await self._extensions.submit(Extension(receipt, lease_s), _RECEIPT_BYTES)
 
-    async def release(self, receipt: str, delay_s: float | None) -> None:
+    async def release(self, receipt: str, delay_s: float | None, error: str = "") -> None:
         self._caller.check_loop()
-        await self._releases.submit(Release(receipt, delay_s), _RECEIPT_BYTES)
+        await self._releases.submit(Release(receipt, delay_s, error=error), _RECEIPT_BYTES + len(error))
 
     async def give_back(self, receipt: str) -> None:
         """Nobody has begun with the message: the attempt does not count."""

@@ -198,12 +198,15 @@ class AsyncMessage(MessageData):
         self._is_acknowledged = acknowledged
         return self.receipt
 
-    async def release(self, delay: Span | None = None) -> None:
-        """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
+    async def release(self, delay: Span | None = None, *, error: BaseException | None = None) -> None:
+        """Give it back; it is delivered again after a delay, by default the queue's back-off.
+
+        `error` is why. If this was the last attempt, its type and text go with the message to the dead-letter queue.
+        """
         self._check_lease()
         delay_s = seconds(delay)
         self._is_settled = True
-        await self._leases.release(self.receipt, delay_s)
+        await self._leases.release(self.receipt, delay_s, "" if error is None else _described(error))
 
     async def reject(self, reason: str) -> None:
         """No attempt can help: to the dead-letter queue with it. A long reason is cut."""
@@ -241,11 +244,11 @@ class AsyncMessage(MessageData):
         elif self.receipt:
             match error:
                 case Retry():
-                    await self.release(error.delay if error.delay is not None else back_off)
+                    await self.release(error.delay if error.delay is not None else back_off, error=error.__cause__)
                 case Reject():
                     await self.reject(error.reason)
                 case Exception():
-                    await self.release(back_off)
+                    await self.release(back_off, error=error)
                 case _:
                     await asyncio.shield(self.release(0))
 
@@ -269,6 +272,17 @@ class AsyncMessage(MessageData):
         # The block's own error is the one to be seen.
         _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
         return _ends_here(error)
+
+
+def _described(error: BaseException) -> str:
+    """The type of an error and its text, of which the node keeps so much."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error whose text fails has none
+        text = ""
+    name = type(error).__qualname__
+    said = f"{name}: {text}" if text else name
+    return said[:_REASON_LENGTH_MAX].encode("utf-8", "replace").decode()
 
 
 def _ends_here(error: BaseException) -> bool:

@@ -34,6 +34,18 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     deduplication_id: str | None = None
 
 
+def several(messages: Iterable[object]) -> list[object]:
+    """The messages of a `send_many`. Of a text, each character would become one."""
+    given: object = messages
+    if isinstance(given, str | bytes | bytearray | memoryview | Mapping | OutgoingMessage) or not isinstance(
+        given, Iterable
+    ):
+        raise InvalidRequestError(
+            f"send_many takes a list of messages, not one {type(given).__name__}; send it alone with send, or in a list"
+        )
+    return list(given)
+
+
 def seconds(span: Span | None) -> float | None:
     return None if span is None else needed_seconds(span)
 

@@ -1,8 +1,8 @@
 """One queue, for asynchronous programs.
 
-    orders = client.queue("orders")
-    await orders.send({"tea": 1}, key="alice")
-    for message in await orders.receive(max=10):
+    tasks = client.queue("tasks")
+    await tasks.send({"tea": 1}, key="alice")
+    for message in await tasks.receive(max=10):
         async with message:
             brew(message.json())
 
@@ -32,7 +32,15 @@ from headrace.client.queue.description import (
 )
 from headrace.client.queue.leases import Leases
 from headrace.client.queue.message import AsyncMessage
-from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, needed_seconds, seconds
+from headrace.client.queue.outgoing import (
+    HeaderValues,
+    Key,
+    OutgoingMessage,
+    Span,
+    needed_seconds,
+    seconds,
+    several,
+)
 from headrace.client.queue.sender import RequestIds, Sender
 from headrace.client.queue.wire import decode_received
 from headrace.model.errors import HeadraceError, InvalidRequestError
@@ -87,7 +95,7 @@ class AsyncQueue(ProcessBound):
 
     async def send_many(self, messages: Iterable[object]) -> list[Sent]:
         """Store many: bodies, or `OutgoingMessage`s. PartlySentError has every outcome where some failed."""
-        return await self._sender.send_many(list(messages))
+        return await self._sender.send_many(several(messages))
 
     async def receive(self, max: int = 10, wait: Span = 20, lease: Span | None = None) -> list[AsyncMessage]:
         """Lease up to so many messages, waiting up to so long for the first; an empty list when the time is over."""
@@ -154,10 +162,21 @@ class AsyncQueue(ProcessBound):
     # The queue itself.
 
     async def create(
-        self, *, partitions: int | None = None, durability: str | None = None, **settings: Unpack[Settings]
+        self,
+        *,
+        partitions: int | None = None,
+        durability: str | None = None,
+        convert: bool = False,
+        **settings: Unpack[Settings],
     ) -> Description:
-        """Make the queue. One that exists with the same settings is fine; with others, QueueExistsError."""
-        return await self._administration.create(self.name, settings, partitions=partitions, durability=durability)
+        """Make the queue. One that exists with the same settings is fine; with others, QueueExistsError.
+
+        A topic of this name becomes a queue: at once if it holds no records, else only with `convert`. Without it,
+        TopicHasRecordsError says what would change.
+        """
+        return await self._administration.create(
+            self.name, settings, partitions=partitions, durability=durability, convert=convert
+        )
 
     async def describe(self) -> Description:
         return await self._administration.describe(self.name)

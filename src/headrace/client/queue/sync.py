@@ -1,9 +1,9 @@
 """The queue client for programs without an event loop.
 
     with Client("127.0.0.1:8080") as client:
-        orders = client.queue("orders")
-        orders.send({"tea": 1}, key="alice")
-        for message in orders.receive(max=10):
+        tasks = client.queue("tasks")
+        tasks.send({"tea": 1}, key="alice")
+        for message in tasks.receive(max=10):
             with message:
                 brew(message.json())
 
@@ -22,6 +22,7 @@ from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.description import (
     BrowsePage,
+    ClockReport,
     Description,
     Explanation,
     Reader,
@@ -31,10 +32,10 @@ from headrace.client.queue.description import (
     State,
 )
 from headrace.client.queue.message import AsyncMessage, MessageData
-from headrace.client.queue.outgoing import HeaderValues, Key, Span
+from headrace.client.queue.outgoing import HeaderValues, Key, Span, several
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.queue.sync_transaction import Transaction
-from headrace.client.settings import DEFAULT_HTTP, QueueClientConfig
+from headrace.client.settings import QueueClientConfig
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
 from headrace.host.transport import Transport
@@ -73,9 +74,9 @@ class Message(MessageData):
         """
         self._portal.run(self._message.ack(None if transaction is None else transaction.inner))
 
-    def release(self, delay: Span | None = None) -> None:
-        """Give it back; somebody gets it again after a delay, by default the queue's back-off."""
-        self._portal.run(self._message.release(delay))
+    def release(self, delay: Span | None = None, *, error: BaseException | None = None) -> None:
+        """Give it back; it is delivered again after a delay, by default the queue's back-off. `error` is why."""
+        self._portal.run(self._message.release(delay, error=error))
 
     def reject(self, reason: str) -> None:
         """No attempt can help: to the dead-letter queue with it."""
@@ -140,7 +141,7 @@ class Queue(ProcessBound):
 
     def send_many(self, messages: Iterable[object]) -> list[Sent]:
         """Store many: bodies, or `OutgoingMessage`s. PartlySentError has every outcome where some failed."""
-        return self._run(self._queue.send_many(list(messages)))
+        return self._run(self._queue.send_many(several(messages)))
 
     def receive(self, max: int = 10, wait: Span = 20, lease: Span | None = None) -> list[Message]:
         """Lease up to so many messages, waiting up to so long for the first; an empty list when the time is over."""
@@ -182,10 +183,19 @@ class Queue(ProcessBound):
     # The queue itself.
 
     def create(
-        self, *, partitions: int | None = None, durability: str | None = None, **settings: Unpack[Settings]
+        self,
+        *,
+        partitions: int | None = None,
+        durability: str | None = None,
+        convert: bool = False,
+        **settings: Unpack[Settings],
     ) -> Description:
-        """Make the queue. One that exists with the same settings is fine; with others, QueueExistsError."""
-        return self._run(self._queue.create(partitions=partitions, durability=durability, **settings))
+        """Make the queue. One that exists with the same settings is fine; with others, QueueExistsError.
+
+        A topic of this name becomes a queue: at once if it holds no records, else only with `convert`. Without it,
+        TopicHasRecordsError says what would change.
+        """
+        return self._run(self._queue.create(partitions=partitions, durability=durability, convert=convert, **settings))
 
     def describe(self) -> Description:
         return self._run(self._queue.describe())
@@ -235,11 +245,14 @@ class Queue(ProcessBound):
 
 
 class Client(ProcessBound):
-    """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it."""
+    """Queues of a node, reached over HTTP. Use it as a context manager, or `close` it.
+
+    Without `servers` it takes those that HEADRACE_HTTP names, or else 127.0.0.1:8080.
+    """
 
     def __init__(
         self,
-        servers: str | Sequence[str | Address] = DEFAULT_HTTP,
+        servers: str | Sequence[str | Address] | None = None,
         *,
         config: QueueClientConfig | None = None,
         clock: Clock | None = None,
@@ -290,3 +303,15 @@ class Client(ProcessBound):
     def queues(self, prefix: str = "") -> list[str]:
         """The names of all queues, sorted."""
         return self._loop.run(self._client.queues(prefix))
+
+    def clock(self) -> ClockReport:
+        """Whether the node believes its machine's clock."""
+        return self._loop.run(self._client.clock())
+
+    def confirm_clock(self) -> ClockReport:
+        """Have the node believe its machine's clock. Taken at its administrator's address only."""
+        return self._loop.run(self._client.confirm_clock())
+
+    def describe_queues(self, prefix: str = "") -> list[Description]:
+        """What all queues hold and how they are set, by name: one request for each thousand of them."""
+        return self._loop.run(self._client.describe_queues(prefix))

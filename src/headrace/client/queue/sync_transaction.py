@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from headrace.client.errors import ClosedError
 from headrace.client.portal import Portal
-from headrace.client.queue.outgoing import HeaderValues, Key, Span
+from headrace.client.queue.outgoing import HeaderValues, Key, Span, several
 from headrace.client.queue.transaction import AsyncTransaction, AsyncTransactionQueue
 from headrace.model.message import Sent
 from headrace.model.queue import PRIORITY_DEFAULT
@@ -107,4 +107,4 @@ class TransactionQueue:
 
     def send_many(self, messages: Iterable[object]) -> list[Sent]:
         """Send many in their order: bodies, or `OutgoingMessage`s. PartlySentError has every outcome if some failed."""
-        return self._portal.run(self._queue.send_many(list(messages)))
+        return self._portal.run(self._queue.send_many(several(messages)))

@@ -33,7 +33,7 @@ from headrace.client.http.connection import Answer
 from headrace.client.http.problem import read
 from headrace.client.queue.administration import queue_path
 from headrace.client.queue.message import AsyncMessage
-from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, seconds
+from headrace.client.queue.outgoing import HeaderValues, Key, OutgoingMessage, Span, seconds, several
 from headrace.client.queue.sender import failure, in_batches, outcome_of, to_sends
 from headrace.client.queue.wire import (
     AcknowledgeRequest,
@@ -261,7 +261,7 @@ class AsyncTransactionQueue:
 
     async def send_many(self, messages: Iterable[object]) -> list[Sent]:
         """Send many in their order: bodies, or `OutgoingMessage`s. PartlySentError has every outcome if some failed."""
-        outcomes = await self._transaction.send(self._path, to_sends(list(messages)))
+        outcomes = await self._transaction.send(self._path, to_sends(several(messages)))
         sent = [outcome for outcome in outcomes if isinstance(outcome, Sent)]
         if len(sent) < len(outcomes):
             raise PartlySentError(outcomes)

@@ -85,6 +85,7 @@ class Release(msgspec.Struct, omit_defaults=True, gc=False):
     receipt_handle: str
     delay: float | None = None  # None: the queue's back-off
     unbegun: bool = False  # visible at once, and the attempt does not count
+    error: str = ""  # what the handler failed with
 
 
 class ReleaseRequest(msgspec.Struct):

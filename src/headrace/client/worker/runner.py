@@ -25,7 +25,13 @@ from headrace.client.worker.failure import failure_of
 from headrace.client.worker.held import Held, Holdings
 from headrace.host.clock import Clock
 from headrace.host.rand import Rand
-from headrace.model.errors import HeadraceError, InvalidReceiptError, StaleReceiptError, UnknownQueueError
+from headrace.model.errors import (
+    HeadraceError,
+    InvalidReceiptError,
+    NotAQueueError,
+    StaleReceiptError,
+    UnknownQueueError,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -101,7 +107,8 @@ class Runner:
                 found = await self._queue.receive(min(room, RECEIVE_MAX), self._config.wait_s, self._config.lease_s)
             except HeadraceError as error:
                 # A queue is made by its first send, which may come later than its workers.
-                is_missing = isinstance(error, UnknownQueueError)
+                # A topic of its name stays one until an operator converts it, so a worker ends and says so.
+                is_missing = isinstance(error, UnknownQueueError) and not isinstance(error, NotAQueueError)
                 if not error.retriable and not is_missing:
                     raise
                 # Made again, it may have other settings.

@@ -1,6 +1,6 @@
 """Functions that are called for each message of a queue.
 
-    @headrace.worker("orders", concurrency=10, lease=30)
+    @headrace.worker("tasks", concurrency=10, lease=30)
     def brew(message: headrace.Message) -> None:
         print(message.json(), message.attempt)
 
@@ -23,7 +23,6 @@ from headrace.client.queue.client import AsyncClient
 from headrace.client.queue.message import AsyncMessage
 from headrace.client.queue.outgoing import Span, seconds
 from headrace.client.queue.sync import Message
-from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.worker.config import WorkerConfig
 from headrace.client.worker.loop import run_to_its_end
 from headrace.client.worker.runner import COURTESY_S, Handler, Runner, Stop
@@ -61,9 +60,10 @@ class Worker(Generic[M, R]):
         """The same handler with another configuration; see `WorkerConfig`."""
         return Worker(self.handler, checked_config(**{**msgspec.structs.asdict(self.config), **changes}))
 
-    def run(self, servers: str | Sequence[str | Address] = DEFAULT_HTTP) -> bool:
+    def run(self, servers: str | Sequence[str | Address] | None = None) -> bool:
         """Work in the foreground until SIGTERM or Ctrl-C; returns whether every handler could finish.
 
+        A node that is not up yet is waited for. Without `servers` it is the one that HEADRACE_HTTP names.
         In another thread than the main one it hears no signals, and works until the program ends: see `serve`.
         """
 
@@ -72,7 +72,6 @@ class Worker(Generic[M, R]):
             if hears_signals():
                 on_stop_signal(stop.ask)
             client = AsyncClient(servers)
-            await client.connect()
             try:
                 return await self.serve(client, stop)
             finally:
@@ -121,9 +120,24 @@ def _check_handler(handler: object) -> None:
     call = getattr(handler, "__call__", None)  # noqa: B004 - an object that is called like a function
     if call is None:
         raise InvalidConfigError(f"{handler!r} is no handler; give a function that takes a message")
+    _check_takes_a_message(handler)
     for function in (handler, call):
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidConfigError(f"{handler!r} yields, so that it would not run at all; take the `yield` out of it")
+
+
+def _check_takes_a_message(handler: Any) -> None:
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return  # of a function in C, which does not always tell
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise InvalidConfigError(
+            f"{name}{signature} cannot be called with one message; a handler takes one argument, the message"
+        ) from None
 
 
 class Decorator(Protocol):
@@ -146,6 +160,11 @@ def worker(
     grace: Span = 30,
 ) -> Decorator:
     """Make a function the worker of a queue: one that takes a `Message`, or an `async def` with an `AsyncMessage`."""
+    given: object = queue
+    if not isinstance(given, str):
+        raise InvalidConfigError(
+            "@headrace.worker needs the name of its queue: write @headrace.worker('tasks') above the function"
+        )
     config = checked_config(
         queue=queue, concurrency=concurrency, lease_s=seconds(lease), prefetch=prefetch, grace_s=seconds(grace)
     )

@@ -40,6 +40,7 @@ from headrace.folds.group.machine import (
     Synced,
 )
 from headrace.folds.group.member import Member, StoredMember, drop_calls, new_member
+from headrace.folds.group.protocol import CONSUMER_PROTOCOL_TYPE
 from headrace.folds.group.request import JoinRequest, Leaving, SyncRequest, size_of
 from headrace.folds.group.roster import Roster
 from headrace.model.errors import (
@@ -88,10 +89,10 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
 class ClassicGroup:
     kind = GroupKind.CLASSIC
 
-    def __init__(self, group_id: str, limits: ClassicLimits) -> None:
+    def __init__(self, group_id: str, limits: ClassicLimits, *, generation: int = 0) -> None:
         self.group_id = group_id
         self.state = ClassicState.EMPTY
-        self.generation = 0
+        self.generation = generation
         self.protocol_type = ""
         self.protocol_name = ""
         self.roster = Roster()
@@ -115,6 +116,22 @@ class ClassicGroup:
         group.roster.leader = stored.leader
         if group.state is ClassicState.COMPLETING:
             group._await_syncs(now_ms)
+        elif group.state is ClassicState.PREPARING:
+            group._phase_deadline_ms = now_ms + group.roster.rebalance_timeout_ms
+        return group
+
+    @classmethod
+    def of_members(
+        cls, group_id: str, generation: int, members: Iterable[StoredMember], limits: ClassicLimits, *, now_ms: int
+    ) -> "ClassicGroup":
+        """A group whose members were together before in another way: all of them have to join again."""
+        group = cls(group_id, limits, generation=generation)
+        group.protocol_type = CONSUMER_PROTOCOL_TYPE
+        for member in members:
+            group.roster.add(Member(member, deadline_ms=now_ms + member.session_timeout_ms))
+        group.protocol_name = group.roster.choose_protocol()
+        group.state = ClassicState.STABLE
+        group._rebalance(now_ms)
         return group
 
     def image(self) -> bytes:
@@ -146,9 +163,12 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, generation: int, instance_id: str | None, *, is_transactional: bool, now_ms: int
     ) -> type[GroupError] | None:
+        if generation < 0 and not self.roster:
+            # An administrator, or a consumer that assigns partitions to itself; some of these carry a member id.
+            return None
         if generation < 0 and not member_id and instance_id is None:
-            # Somebody who chose the partitions by himself: an administrator, or a transaction of an older client.
-            return None if is_transactional or not self.roster else UnknownMemberError
+            # A transaction of an older client does not say who it is.
+            return None if is_transactional else UnknownMemberError
         refused = self._check(member_id, instance_id, generation)
         if refused is not None:
             return refused
@@ -177,8 +197,8 @@ class ClassicGroup:
         return self._join_again(request, now_ms)
 
     def _has_room(self, request: JoinRequest) -> bool:
-        if self.roster.has(request.member_id, request.instance_id):
-            return True
+        if self.roster.has(request.member_id) or (not request.member_id and self.roster.holder(request.instance_id)):
+            return True  # it is a member, or takes the place of one
         size_bytes = self.roster.size_bytes + size_of(request.protocols)
         return len(self.roster) < self._limits.members_max and size_bytes <= self._limits.metadata_bytes_max
 
@@ -300,6 +320,7 @@ class ClassicGroup:
         self.protocol_name = self.roster.choose_protocol()
         for member in self.roster:
             member.assignment = b""
+            member.generation = None
         for member in joined:
             assert member.join_call is not None
             out.append(AnswerJoin(member.join_call, self._joined(member)))
@@ -355,7 +376,7 @@ class ClassicGroup:
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> type[GroupError] | None:
         """Whether this is a member, of this generation."""
         refused = self.roster.check(member_id, instance_id)
-        if refused is None and generation != self.generation:
+        if refused is None and generation not in (self.generation, self.roster[member_id].generation):
             return IllegalGenerationError
         return refused
 

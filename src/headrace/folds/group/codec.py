@@ -6,6 +6,7 @@ A type that is not known here was written by a newer headrace and is passed over
 import msgspec
 
 from headrace.folds.group.op import (
+    GroupConfigured,
     GroupDeleted,
     GroupOp,
     GroupStored,
@@ -23,6 +24,7 @@ KINDS: dict[type[GroupOp], int] = {
     GroupDeleted: 203,
     TxnOffsetsPending: 204,
     TxnEnded: 205,
+    GroupConfigured: 206,
 }
 
 _ENCODER = msgspec.msgpack.Encoder(uuid_format="bytes")

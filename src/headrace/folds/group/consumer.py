@@ -22,6 +22,9 @@ A heartbeat with another epoch than the member's is fenced, but for the one befo
 what it was given: it did not hear the last answer. A member that joins though it is known has lost everything: what it
 held is free, and its new epoch is higher than all it had.
 
+Members of the classic protocol may be among the others while an application changes its protocol
+(`consumer_classic.py`). They are brought to the same target with joins and syncs in place of heartbeats.
+
 A static member may leave for a while (epoch -2). What it has stays its own until its session is over, and the next
 member with its instance id takes its place.
 
@@ -55,6 +58,7 @@ from headrace.model.errors import (
     FencedMemberEpochError,
     GroupError,
     GroupFullError,
+    IllegalGenerationError,
     StaleMemberEpochError,
     UnknownMemberError,
     UnreleasedInstanceError,
@@ -93,7 +97,9 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         self._instances: dict[str, ConsumerMember] = {}
         self._owners: dict[PartitionId, ConsumerMember] = {}
-        self._limits = limits
+        self.limits = limits
+        # Ids that were given to members of the classic protocol, until these join with them; with their deadlines.
+        self.named: dict[str, int] = {}
         self._subscriptions = Subscriptions()
         self._due_ms: int | None = None  # no member's time is over before
 
@@ -106,11 +112,15 @@ class ConsumerGroup:
         for one in stored.members:
             found = msgspec.msgpack.decode(one, type=StoredConsumerMember)
             member = restored(found, session_timeout_ms=limits.session_timeout_ms, now_ms=now_ms)
-            group._add(member)
-            for partition in member.held:
-                group._own(partition, member)
-            group._expect(member)
+            group.resume(member)
         return group
+
+    def resume(self, member: ConsumerMember) -> None:
+        """Take in a member with all that it holds."""
+        self._add(member)
+        for partition in member.held:
+            self._own(partition, member)
+        self.expect(member)
 
     def image(self) -> bytes:
         topics = tuple((name, *topic) for name, topic in sorted(self.topics.items()))
@@ -140,6 +150,11 @@ class ConsumerGroup:
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def is_all_classic(self) -> bool:
+        """Whether no member speaks this group's own protocol any more, so that it becomes a classic group."""
+        return bool(self.members) and all(one.is_classic for one in self.members.values())
+
     def subscribes(self, topic: str) -> bool:
         for one in self.members.values():
             found = self.topics if one.topics is None else one.topics
@@ -162,7 +177,9 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None or member.has_left:
             return UnknownMemberError
-        return None if generation == member.epoch else StaleMemberEpochError
+        if generation == member.epoch:
+            return None
+        return IllegalGenerationError if member.is_classic else StaleMemberEpochError
 
     # Heartbeats.
 
@@ -178,30 +195,40 @@ class ConsumerGroup:
         self._subscriptions.check(request.topic_regex or "", view)
         is_join = request.member_epoch == JOIN_EPOCH
         member = self._join(request) if is_join else self.members[request.member_id]
-        member.session_until_ms = now_ms + self._limits.session_timeout_ms
         before = NOTHING if is_join else member.assigned
         is_changed = member.update(request) | is_join
-        is_changed |= self._look_at_topics(member, view, is_new=member.subscribe(request))
-        if self.epoch > self.assignment_epoch:
-            self._assign()
-            is_changed = True
-        is_changed |= self._reconcile(member, request.owned, now_ms)
-        self._expect(member)
+        is_changed |= self.advance(member, view, request.owned, now_ms, is_new=member.subscribe(request))
         is_told = request.is_full or member.assigned != before
         is_waiting = not member.revoking and member.assigned != member.target
         return ConsumerAnswer(
             member.member_id, member.epoch, member.assigned if is_told else None, is_waiting, is_changed
         )
 
+    def advance(
+        self, member: ConsumerMember, view: TopicView, owned: Partitions | None, now_ms: int, *, is_new: bool
+    ) -> bool:
+        """Bring a member that was heard of a step further. Returns whether anything has changed.
+
+        `is_new`: its subscription is. `owned`: what it still reads, if it says so.
+        """
+        member.heard(now_ms, session_timeout_ms=self.limits.session_timeout_ms)
+        is_changed = self._look_at_topics(member, view, is_new=is_new)
+        if self.epoch > self.assignment_epoch:
+            self._assign()
+            is_changed = True
+        is_changed |= self._reconcile(member, owned, now_ms)
+        self.expect(member)
+        return is_changed
+
     def _check_join(self, request: ConsumerHeartbeat) -> type[GroupError] | None:
-        holder = None if request.instance_id is None else self._instances.get(request.instance_id)
+        holder = self.holder(request.instance_id)
         if holder is not None and holder.member_id != request.member_id:
-            if not holder.has_left:
+            if not holder.has_left and not holder.is_classic:  # a classic one never says that it leaves for a while
                 return UnreleasedInstanceError
             return None if request.member_id not in self.members else FencedInstanceError
         known = self.members.get(request.member_id)
         if known is None:
-            return GroupFullError if len(self.members) >= self._limits.members_max else None
+            return GroupFullError if self.is_full else None
         return None if known.instance_id == request.instance_id else FencedInstanceError
 
     def _check_member(self, request: ConsumerHeartbeat) -> type[GroupError] | None:
@@ -212,7 +239,7 @@ class ConsumerGroup:
             if holder.member_id != request.member_id:
                 return FencedInstanceError
         member = self.members.get(request.member_id)
-        if member is None:
+        if member is None or member.is_classic:
             return UnknownMemberError
         if request.member_epoch == member.epoch:
             return None
@@ -223,27 +250,33 @@ class ConsumerGroup:
 
     def _join(self, request: ConsumerHeartbeat) -> ConsumerMember:
         """The member that joins: a new one, one that begins again, or the next in a static member's place."""
-        holder = None if request.instance_id is None else self._instances.get(request.instance_id)
-        if holder is not None and holder.has_left:
-            self._rename(holder, request.member_id)
-            holder.epoch, holder.previous_epoch = JOIN_EPOCH, -1
-            return holder
+        holder = self.holder(request.instance_id)
+        if holder is not None and (holder.has_left or holder.member_id != request.member_id):
+            return self.replace(holder, request.member_id)
         member = self.members.get(request.member_id)
         if member is not None:
-            self._drop(member)
-        member = ConsumerMember(request.member_id, request.instance_id)
+            self.drop(member)
+        return self.admit(request.member_id, request.instance_id)
+
+    def admit(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """A new member."""
+        member = ConsumerMember(member_id, instance_id)
         self._add(member)
         self._raise_epoch()
         return member
 
+    def replace(self, holder: ConsumerMember, member_id: str) -> ConsumerMember:
+        """The next process of a static member, in the place of the last one and with its partitions."""
+        del self.members[holder.member_id]
+        holder.member_id = member_id
+        self.members[member_id] = holder
+        self._release(holder.revoking, holder)
+        holder.start_anew()
+        return holder
+
     def _raise_epoch(self) -> None:
         """What the target rests on has changed. Once is enough until there is a target for it."""
         self.epoch = self.assignment_epoch + 1
-
-    def _rename(self, member: ConsumerMember, member_id: str) -> None:
-        del self.members[member.member_id]
-        member.member_id = member_id
-        self.members[member_id] = member
 
     def _look_at_topics(self, member: ConsumerMember, view: TopicView, *, is_new: bool) -> bool:
         """See what subscriptions stand for now. Returns whether the group's epoch has risen."""
@@ -299,6 +332,10 @@ class ConsumerGroup:
             # Kept for a static member that was away: its new process has none of it yet, so there is none to give up.
             self._release(surplus, member)
             member.assigned, surplus = member.assigned - surplus, NOTHING
+        elif member.is_classic and owned is not None:
+            # It waits for the answer to its join, so it cannot take up what it has not got.
+            self._release(surplus - owned, member)
+            member.assigned, surplus = member.assigned - (surplus - owned), surplus & owned
         if surplus:
             member.assigned -= surplus
             member.revoking = surplus
@@ -313,12 +350,24 @@ class ConsumerGroup:
 
     # Members and what they hold.
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.members) >= self.limits.members_max
+
+    def holder(self, instance_id: str | None) -> ConsumerMember | None:
+        """The member that has an instance id."""
+        return None if instance_id is None else self._instances.get(instance_id)
+
+    def is_free(self, partitions: Partitions) -> bool:
+        """Whether at least one of these is held by no consumer."""
+        return any(one not in self._owners for one in partitions)
+
     def _add(self, member: ConsumerMember) -> None:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self._instances[member.instance_id] = member
 
-    def _drop(self, member: ConsumerMember) -> None:
+    def drop(self, member: ConsumerMember) -> None:
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self._instances[member.instance_id]
@@ -339,23 +388,30 @@ class ConsumerGroup:
 
     def _leave(self, request: ConsumerHeartbeat, now_ms: int) -> ConsumerAnswer | type[GroupError]:
         member = self.members.get(request.member_id)
-        holder = None if request.instance_id is None else self._instances.get(request.instance_id)
+        holder = self.holder(request.instance_id)
         if request.instance_id is not None and holder is not member:
             return UnknownMemberError if holder is None else FencedInstanceError
-        if member is None:
+        if member is None or member.is_classic:
             return UnknownMemberError
         if request.member_epoch == LEAVE_EPOCH:
-            self._drop(member)
+            self.drop(member)
         else:
             self._release(member.revoking, member)
             member.revoking, member.revoke_until_ms = NOTHING, None
             member.epoch, member.previous_epoch = STATIC_LEAVE_EPOCH, -1
-            member.session_until_ms = now_ms + self._limits.session_timeout_ms
+            member.heard(now_ms, session_timeout_ms=self.limits.session_timeout_ms)
         return ConsumerAnswer(request.member_id, request.member_epoch, None, is_waiting=False, is_changed=True)
 
     # Time.
 
-    def _expect(self, member: ConsumerMember) -> None:
+    def obey(self, limits: ConsumerLimits, now_ms: int) -> None:
+        """Take over other limits. Every member has a whole session from now."""
+        self.limits = limits
+        for member in self.members.values():
+            member.heard(now_ms, session_timeout_ms=limits.session_timeout_ms)
+            self.expect(member)
+
+    def expect(self, member: ConsumerMember) -> None:
         self._due_ms = member.until_ms if self._due_ms is None else min(self._due_ms, member.until_ms)
 
     def next_deadline(self) -> int | None:
@@ -366,6 +422,6 @@ class ConsumerGroup:
         """Drop whoever was silent for too long, or has not given up what it was asked to."""
         gone = [member for member in self.members.values() if member.until_ms <= now_ms]
         for member in gone:
-            self._drop(member)
+            self.drop(member)
         self._due_ms = min((member.until_ms for member in self.members.values()), default=None)
         return [StoreGroup()] if gone else []

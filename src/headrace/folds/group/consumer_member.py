@@ -5,7 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.folds.group.consumer_request import STATIC_LEAVE_EPOCH, ConsumerHeartbeat, Partitions
+from headrace.folds.group.consumer_request import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat, Partitions
+from headrace.folds.group.request import Protocols
 from headrace.model.ids import PartitionId
 
 NOTHING: Partitions = frozenset()
@@ -30,6 +31,9 @@ class StoredConsumerMember(msgspec.Struct, frozen=True, array_like=True):
     assigned: Shares
     revoking: Shares
     target: Shares
+    # Of a member that speaks the classic protocol.
+    session_timeout_ms: int = 0
+    protocols: Protocols = ()
 
 
 class ConsumerMember:
@@ -46,10 +50,12 @@ class ConsumerMember:
         "instance_id",
         "member_id",
         "previous_epoch",
+        "protocols",
         "rack_id",
         "rebalance_timeout_ms",
         "revoke_until_ms",
         "revoking",
+        "session_timeout_ms",
         "session_until_ms",
         "target",
         "topic_names",
@@ -72,12 +78,19 @@ class ConsumerMember:
         self.assigned = NOTHING
         self.revoking = NOTHING
         self.target = NOTHING  # what it is to have in the end
+        # What it joined with, if it speaks the classic protocol; its metadata is kept for a group that changes back.
+        self.session_timeout_ms = 0
+        self.protocols: Protocols = ()
         # Volatile.
         self._image = msgspec.Raw(b"")
         self._imaged: tuple[object, ...] = ()  # what the image shows
         self.topics: frozenset[str] | None = None  # what the subscription stands for; None: not looked at yet
         self.session_until_ms = 0
-        self.revoke_until_ms: int | None = None
+        self.revoke_until_ms: int | None = None  # by when it has to give up, or of the classic protocol to join again
+
+    @property
+    def is_classic(self) -> bool:
+        return bool(self.protocols)
 
     @property
     def has_left(self) -> bool:
@@ -96,12 +109,22 @@ class ConsumerMember:
             self.session_until_ms if self.revoke_until_ms is None else min(self.session_until_ms, self.revoke_until_ms)
         )
 
+    def heard(self, now_ms: int, *, session_timeout_ms: int) -> None:
+        """It is alive. A member of the classic protocol has said itself for how long it may be silent."""
+        self.session_until_ms = now_ms + (self.session_timeout_ms or session_timeout_ms)
+
     def is_settled(self, assignment_epoch: int) -> bool:
         return self.epoch == assignment_epoch and not self.revoking and self.assigned == self.target
 
     def move_to(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
+
+    def start_anew(self) -> None:
+        """Another process stands in its place: what it was to give up is read no more."""
+        self.epoch, self.previous_epoch = JOIN_EPOCH, -1
+        self.revoking, self.revoke_until_ms = NOTHING, None
+        self.session_timeout_ms, self.protocols = 0, ()
 
     def update(self, request: ConsumerHeartbeat) -> bool:
         """Take over what a heartbeat says. Returns whether anything but the subscription is new."""
@@ -129,6 +152,7 @@ class ConsumerMember:
         shown = (
             (self.member_id, self.instance_id, self.rack_id, self.client_id, self.client_host),
             (self.rebalance_timeout_ms, self.topic_names, self.topic_regex, self.assignor),
+            (self.session_timeout_ms, self.protocols),
             (self.epoch, self.previous_epoch, self.assigned, self.revoking, self.target),
         )
         if shown != self._imaged:
@@ -151,6 +175,8 @@ class ConsumerMember:
             assigned=by_topic(self.assigned),
             revoking=by_topic(self.revoking),
             target=by_topic(self.target),
+            session_timeout_ms=self.session_timeout_ms,
+            protocols=self.protocols,
         )
 
 
@@ -166,7 +192,8 @@ def restored(stored: StoredConsumerMember, *, session_timeout_ms: int, now_ms: i
     member.assigned = of_topics(stored.assigned)
     member.revoking = of_topics(stored.revoking)
     member.target = of_topics(stored.target)
-    member.session_until_ms = now_ms + session_timeout_ms
+    member.session_timeout_ms, member.protocols = stored.session_timeout_ms, stored.protocols
+    member.heard(now_ms, session_timeout_ms=session_timeout_ms)
     if member.revoking:
         member.revoke_until_ms = now_ms + member.rebalance_timeout_ms
     return member

@@ -13,6 +13,7 @@ transaction has ended nothing more of an older epoch is taken.
 
 from headrace.folds.group.codec import decode_op
 from headrace.folds.group.op import (
+    GroupConfigured,
     GroupDeleted,
     GroupOp,
     GroupStored,
@@ -75,6 +76,10 @@ class GroupFold(GroupState):
                 pending.groups.setdefault(op.group_id, {}).update(self._entries(op.offsets, op.at_ms))
             case TxnEnded():
                 self._end_transaction(op)
+            case GroupConfigured():
+                self.settings[op.group_id] = op.overrides
+                if not op.overrides:
+                    del self.settings[op.group_id]
 
     def _entries(self, offsets: tuple[OffsetEntry, ...], at_ms: int) -> Offsets:
         self.serial += 1

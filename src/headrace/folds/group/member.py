@@ -16,6 +16,8 @@ class StoredMember(msgspec.Struct, frozen=True, array_like=True):
     rebalance_timeout_ms: int
     protocols: Protocols
     assignment: bytes
+    # The generation that it goes on with until it has joined; of a member whose group was a consumer group before.
+    generation: int | None = None
 
 
 class Member:
@@ -26,6 +28,7 @@ class Member:
         "client_host",
         "client_id",
         "deadline_ms",
+        "generation",
         "instance_id",
         "is_new",
         "join_call",
@@ -45,6 +48,7 @@ class Member:
         self.rebalance_timeout_ms = stored.rebalance_timeout_ms
         self.protocols = stored.protocols
         self.assignment = stored.assignment
+        self.generation = stored.generation
         self.join_call: int | None = None
         self.sync_call: int | None = None
         self.deadline_ms = deadline_ms  # of its session
@@ -60,6 +64,7 @@ class Member:
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             protocols=self.protocols,
             assignment=self.assignment,
+            generation=self.generation,
         )
 
     def heard(self, now_ms: int) -> None:

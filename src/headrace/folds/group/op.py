@@ -71,4 +71,14 @@ class TxnEnded(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
 
 
-GroupOp = GroupStored | OffsetsCommitted | OffsetsDeleted | GroupDeleted | TxnOffsetsPending | TxnEnded
+class GroupConfigured(msgspec.Struct, frozen=True, array_like=True):
+    """All settings of a group from here on. They outlive the group, as in Kafka."""
+
+    group_id: str
+    overrides: dict[str, str]
+    at_ms: int
+
+
+GroupOp = (
+    GroupStored | OffsetsCommitted | OffsetsDeleted | GroupDeleted | TxnOffsetsPending | TxnEnded | GroupConfigured
+)

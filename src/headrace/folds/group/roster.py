@@ -28,8 +28,8 @@ class Roster:
     def __getitem__(self, member_id: str) -> Member:
         return self._members[member_id]
 
-    def has(self, member_id: str, instance_id: str | None) -> bool:
-        return member_id in self._members or instance_id in self._instances
+    def has(self, member_id: str) -> bool:
+        return member_id in self._members
 
     def holder(self, instance_id: str | None) -> Member | None:
         """The member that has an instance id."""

@@ -81,6 +81,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     members: tuple[ShareMember, ...]
     known: tuple[tuple[str, SharedTopic], ...]
+    worked: tuple[UUID, ...] = ()
 
 
 class ShareGroup:
@@ -97,6 +98,8 @@ class ShareGroup:
         self._deadlines: dict[str, int] = {}
         self._subscribers: Counter[str] = Counter()  # by topic
         self._known: dict[str, SharedTopic] = {}  # the subscribed queues, as of the present epoch
+        # The queues that members were ever given, until they are forgotten: what an administrator asks offsets of.
+        self.worked: set[UUID] = set()
 
     @classmethod
     def restore(cls, group_id: str, image: bytes, limits: ShareLimits, *, now_ms: int) -> "ShareGroup":
@@ -107,12 +110,18 @@ class ShareGroup:
         group.members = {one.member_id: msgspec.structs.replace(one, epoch=stored.epoch) for one in stored.members}
         group._subscribers = Counter(name for one in stored.members for name in one.topics)
         group._known = dict(stored.known)
+        group.worked = set(stored.worked)
         group._deadlines = dict.fromkeys(group.members, now_ms + limits.session_timeout_ms)
         return group
 
     def image(self) -> bytes:
         return msgspec.msgpack.encode(
-            _Image(self.epoch, tuple(self.members.values()), tuple(sorted(self._known.items())))
+            _Image(
+                self.epoch,
+                tuple(self.members.values()),
+                tuple(sorted(self._known.items())),
+                tuple(sorted(self.worked)),
+            )
         )
 
     # What others ask.
@@ -208,6 +217,7 @@ class ShareGroup:
                 del self._known[name]
             else:
                 self._known[name] = topic
+                self.worked.add(topic.topic_id)
         self.epoch += is_changed
 
     def _unsubscribe(self, names: Sequence[str]) -> None:
@@ -230,6 +240,11 @@ class ShareGroup:
         self.epoch += 1
 
     # Time.
+
+    def obey(self, limits: ShareLimits, now_ms: int) -> None:
+        """Take over other limits. Every member has a whole session from now."""
+        self._limits = limits
+        self._deadlines = dict.fromkeys(self._deadlines, now_ms + limits.session_timeout_ms)
 
     def next_deadline(self) -> int | None:
         return next(iter(self._deadlines.values()), None)

@@ -54,6 +54,7 @@ class GroupState:
         self.offsets: dict[str, Offsets] = {}
         self.pending: dict[int, Pending] = {}
         self.fences: dict[int, Fence] = {}  # in the order in which they were set
+        self.settings: dict[str, dict[str, str]] = {}  # of groups, whether or not they exist
         self.serial = 0
         self.end_offset = end_offset
 
@@ -68,6 +69,7 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     pending: list[tuple[int, int, _OfGroups]]
     fences: list[tuple[int, Fence]]  # in the order in which they were set, which is also when they are forgotten
     serial: int
+    settings: list[tuple[str, dict[str, str]]] = []
 
 
 def encode_state(state: GroupState) -> bytes:
@@ -81,6 +83,7 @@ def encode_state(state: GroupState) -> bytes:
         ],
         fences=list(state.fences.items()),
         serial=state.serial,
+        settings=[(group_id, dict(sorted(one.items()))) for group_id, one in sorted(state.settings.items())],
     )
     return encode_snapshot(FoldState(FOLD_NAME, _STATE_VERSION, state.end_offset, _ENCODER.encode(image)))
 
@@ -100,6 +103,7 @@ def load_state(state: GroupState, data: Buffer, *, file: str = "groups snapshot"
         pending.groups = _load(groups)
     state.fences = dict(image.fences)
     state.serial = image.serial
+    state.settings = dict(image.settings)
 
 
 def _dump(groups: dict[str, Offsets]) -> _OfGroups:

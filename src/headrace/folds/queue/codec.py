@@ -17,6 +17,7 @@ from headrace.folds.queue.op import (
     Expired,
     ExpiryCause,
     Extended,
+    Failed,
     Leased,
     Moved,
     Op,
@@ -40,6 +41,7 @@ KINDS: dict[type[Op], int] = {
     Extended: EntryKind.EXTENDED,
     Acked: EntryKind.ACKED,
     Released: EntryKind.RELEASED,
+    Failed: EntryKind.FAILED,
     Returned: EntryKind.RETURNED,
     Rejected: EntryKind.REJECTED,
     DeadLettered: EntryKind.DEAD_LETTERED,
@@ -84,6 +86,9 @@ def _body(op: Op) -> bytes:
             return NUMBER.pack(op.length_ms) + encode_offsets(op.offsets)
         case Released():
             return NUMBER.pack(_NO_DELAY if op.delay_ms is None else op.delay_ms) + encode_offsets(op.offsets)
+        case Failed():
+            delay_ms = _NO_DELAY if op.delay_ms is None else op.delay_ms
+            return NUMBER.pack(op.offset) + NUMBER.pack(delay_ms) + op.error.encode()
         case Rejected():
             return NUMBER.pack(op.offset) + op.reason.encode()
         case DeadLettered():
@@ -122,6 +127,9 @@ def _decoded(type_: type[Op], body: bytes, at: Instant) -> Op:
         return type_(decode_offsets(rest), number, at)
     if type_ is Released:
         return Released(decode_offsets(rest), None if number == _NO_DELAY else number, at)
+    if type_ is Failed:
+        (delay_ms,) = NUMBER.unpack_from(rest)
+        return Failed(number, None if delay_ms == _NO_DELAY else delay_ms, rest[NUMBER.size :].decode(), at)
     if type_ is Rejected:
         return Rejected(number, rest.decode(), at)
     if type_ is DeadLettered:

@@ -50,6 +50,7 @@ from headrace.folds.queue.op import (
     Expired,
     ExpiryCause,
     Extended,
+    Failed,
     Leased,
     Moved,
     Op,
@@ -103,6 +104,7 @@ class Dying(NamedTuple):
     offset: int
     reason: str  # of its rejection; empty: its attempts are used up
     history: History
+    error: str = ""  # what the last attempt failed with, if its consumer said so
 
 
 class QueueFold(QueueState):
@@ -157,8 +159,8 @@ class QueueFold(QueueState):
     def _pick(self, count_max: int, upto: int) -> list[int]:
         """What is to be handed out. Behind, it is settled first: a message's life may be over.
 
-        As many leases have been ended before as are asked for, so what comes back first is handed out first, as far
-        as it comes back in the order in which it is to be handed out.
+        As many leases have been ended before as are asked for, so what comes back first is there to be handed out, as
+        far as it comes back in the order in which it is to be handed out.
         """
         left = self.step_count
         while left > 0 and (offsets := self.shelf.pick(count_max, upto)):
@@ -183,7 +185,7 @@ class QueueFold(QueueState):
             return
         if offset not in self.live:
             raise StaleReceiptError(
-                f"the message at offset {offset} is gone: acknowledged, dead-lettered, expired or purged"
+                f"the message at offset {offset} is gone: acknowledged, dead-lettered, expired or purged", is_gone=True
             )
         if offset in self.held:
             raise StaleReceiptError(
@@ -220,10 +222,25 @@ class QueueFold(QueueState):
         try:
             self.check(offset, attempt, now=now)
         except StaleReceiptError:
-            is_leaving = offset in self.dying_reasons or offset in self.overdue
-            tried = self.attempts.get(offset)
-            if is_leaving or tried is None or packed.unpack_history(tried).attempts != attempt:
+            if self._last_idle(offset) != attempt:
                 raise
+
+    def check_idle(self, offset: int, attempt: int, *, now: Instant) -> None:
+        """Like `check`, but every receipt is good while no consumer has the message; for `extend` and `release`.
+
+        Not in an ordered queue, where the next message of the key may have been handed out.
+        """
+        try:
+            self.check(offset, attempt, now=now)
+        except StaleReceiptError:
+            if self.config.ordered or self._last_idle(offset) < attempt:
+                raise
+
+    def _last_idle(self, offset: int) -> int:
+        """The number of the last lease of a message that no consumer has; 0: it is leased, on its way out or gone."""
+        if offset in self.dying_reasons or offset in self.overdue:
+            return 0
+        return packed.unpack_history(self.attempts.get(offset, 0)).attempts
 
     def acknowledge(self, offsets: Sequence[int], *, now: Instant) -> Acked:
         """The holders of these are done. The caller has checked their receipts."""
@@ -246,11 +263,16 @@ class QueueFold(QueueState):
         return self._applied(TxnEnded(producer_id, is_commit, self._moment(now)))
 
     def extend(self, offsets: Sequence[int], lease_ms: int, *, now: Instant) -> Extended:
-        """Hold leases for so long from now on. All of them, or an error and none."""
+        """Hold leases for so long from now on, also those that `check_idle` passes. All, or an error and none."""
         at = self._moment(now, offsets)
         for offset in offsets:
-            lease = self.leases.get(offset)
-            if lease is not None and at.lease_ms + lease_ms - packed.taken_ms(lease) > LEASE_MS_MAX:
+            if (lease := self.leases.get(offset)) is not None:
+                held_ms = at.lease_ms - packed.taken_ms(lease)
+            elif (tried := self.attempts.get(offset)) is not None:
+                held_ms = at.wall_ms - packed.unpack_history(tried).last_ms
+            else:
+                continue
+            if held_ms + lease_ms > LEASE_MS_MAX:
                 raise InvalidRequestError(
                     f"the lease of the message at offset {offset} would last longer than {LEASE_MS_MAX} ms in total; "
                     "release it and receive it again, or ask for less"
@@ -258,8 +280,15 @@ class QueueFold(QueueState):
         return self._applied(Extended(tuple(offsets), lease_ms, at))
 
     def release(self, offsets: Sequence[int], delay_ms: int | None, *, now: Instant) -> Released:
-        """Give leases back, visible again after the delay; None: after the queue's back-off, if it has one."""
+        """Give leases back, visible again after the delay; None: after the queue's back-off, if it has one.
+
+        Also those that `check_idle` passes.
+        """
         return self._applied(Released(tuple(offsets), delay_ms, self._moment(now, offsets)))
+
+    def fail(self, offset: int, delay_ms: int | None, error: str, *, now: Instant) -> Failed:
+        """Give a lease back like `release`, saying what its consumer failed with."""
+        return self._applied(Failed(offset, delay_ms, error, self._moment(now, (offset,))))
 
     def return_unused(self, offsets: Sequence[int], *, now: Instant) -> Returned:
         """Give leases back of messages that nobody has begun with: visible at once, and no attempt counts."""
@@ -274,7 +303,7 @@ class QueueFold(QueueState):
     def dying(self, count_max: int) -> list[Dying]:
         """Messages to be copied to the dead-letter queue, if there are any."""
         return [
-            Dying(offset, reason, self.history(offset))
+            Dying(offset, reason, self.history(offset), self.errors.get(offset, ""))
             for offset, reason in islice(self.dying_reasons.items(), count_max)
         ]
 

@@ -35,7 +35,9 @@ from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Offset
 from headrace.model.queue import QueueConfig
 
-_STATE_VERSION = 4  # 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes, no terms
+# 1 had no transactions, 2 no attempts that do not count and no long delays, 3 no notes and no terms, 4 no marks, and of
+# ordered queues no turns: those messages that were tried stand behind all others then, and keys where their fronts do.
+_STATE_VERSION = 5
 _LEASE_BYTES = 24
 _RUNS_MAX = 65_536  # a set of no more runs is written as their starts and ends
 _PIECE_COUNT = 65_535  # a longer list is encoded one by one
@@ -77,6 +79,8 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     late_dues: Columns = Columns()
     notes: list[tuple[int, int, bytes, int]] = []  # moment, end, what was live, the last entry's moment
     terms: list[Term] = []
+    marks: list[tuple[int, int]] = []  # moment of a delivery, and where the messages ended then
+    errors: list[tuple[int, str]] = []  # of dying messages, what their last attempt failed with
 
 
 def fold_name(subscription_id: UUID) -> str:
@@ -109,6 +113,7 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], Iterator[Piece]]:
     rest_runs, life_runs = fold.rest_runs.dump(), fold.life_runs.dump()
     dying, held = fold.dying_reasons.copy(), fold.held.copy()
     shelf, notes, terms = fold.shelf.freeze(), list(fold.lately.notes), fold.terms.dump()
+    marks, errors = fold.marks.dump(), fold.errors.copy()
     deduplication, moves = fold.deduplication.freeze(), fold.moves.freeze()
     transactions = [
         (producer_id, one.offsets.copy(), list(one.identified.values()))
@@ -148,6 +153,8 @@ def freeze(fold: QueueFold, name: str) -> Callable[[], Iterator[Piece]]:
             unused=sorted(unused.items()),
             notes=[(at_ms, end, _dump_set(noted_live), last_ms) for at_ms, end, noted_live, last_ms in notes],
             terms=terms,
+            marks=marks,
+            errors=sorted(errors.items()),
         )
         yield from _encode(image, numbers, name, end_offset)
 
@@ -205,12 +212,16 @@ def restore(data: Buffer, *, name: str, file: str = "queue snapshot") -> QueueFo
     fold.late.update(fold.late_dues.values)
     fold.rest_runs.load(image.rest_runs)
     fold.life_runs.load(image.life_runs)
-    fold.dying_reasons = dict(image.dying)
+    fold.dying_reasons, fold.errors = dict(image.dying), dict(image.errors)
     _load_transactions(fold, image)
     fold.lately.load(Note(at_ms, end, _made_set(live), last_ms) for at_ms, end, live, last_ms in image.notes)
     for remembered, ids in ((fold.deduplication, image.deduplication), (fold.moves, image.moves)):
         for id_, offset, until_ms in ids:
             remembered.add(id_, offset, until_ms)
+    marks = image.marks
+    if not marks and (fold.attempts or fold.leases or fold.held):
+        marks = [(image.noted.wall_ms, image.arrived_end)]
+    fold.marks.load(marks)
     others = {priority: BitMap64() for priority, _ in image.priorities}
     for priority, members in image.priorities:
         _load_set(others[priority], members)
@@ -218,6 +229,7 @@ def restore(data: Buffer, *, name: str, file: str = "queue snapshot") -> QueueFo
         [LaneImage(key, turn, load_offsets(offsets)) for key, turn, offsets in image.lanes],
         fold.ready_offsets(),
         others,
+        fold.tried_offsets(),
     )
     fold.shelf.turn = image.turn
     return fold

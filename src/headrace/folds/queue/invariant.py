@@ -13,10 +13,10 @@ def check_invariants(fold: QueueFold) -> None:
     live_count = fold.visible_count + fold.leased_count + fold.delayed_count
     assert counts.sent == live_count + done_count, f"{counts}, and {live_count} live"
     visible = BitMap64()
-    for priority, offsets in fold.shelf.visible.items():
+    for priority, offsets in fold.shelf.visible_sets():
         for offset in offsets:
             assert fold.shelf.priority_of(offset) == priority, f"{offset} is not of priority {priority}"
-        assert visible.isdisjoint(offsets), "a message has two priorities"
+        assert visible.isdisjoint(offsets), "a message is visible twice"
         visible |= offsets
     leased, dying = BitMap64(fold.leases.values), BitMap64(fold.dying_reasons)
     places = (leased, fold.delayed, dying, fold.overdue, fold.undecided, BitMap64(fold.held))

@@ -5,6 +5,9 @@ taken what is ready, from the front, up to the first live message that is not re
 message that is leased, delayed or on its way out; several may be taken together; and one that comes back has kept its
 place.
 
+A key that was served goes behind the others (`rotation.py`): when that was is known of it for as long as it has live
+messages. A key that was not served stands where its front does.
+
 Only a ready front is in the visible sets. A waiting message costs the eight bytes of its place in the lane: which
 lane it belongs to is known only for fronts and for messages that are not ready (`_lane_of`). One that dies while it
 waits (its time to live is over, the queue is purged) therefore stays in its lane until it comes to the front and is
@@ -17,17 +20,18 @@ from itertools import islice
 
 from pyroaring import BitMap64
 
-from headrace.folds.queue.shelf import LaneImage, Shelf
-from headrace.model.queue import PRIORITY_DEFAULT
+from headrace.folds.queue.rotation import Rotation, next_key
+from headrace.folds.queue.shelf import NONE, LaneImage, Shelf
 
 
 class Lane:
     """One key's messages, in order, dead ones among them."""
 
-    __slots__ = ("_offsets", "_start", "key")
+    __slots__ = ("_offsets", "_start", "key", "turn")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, turn: int = 0) -> None:
         self.key = key
+        self.turn = turn  # its key in the rotation; 0: it was not served, and stands where its front does
         self._offsets = array("q")
         self._start = 0
 
@@ -58,8 +62,9 @@ class OrderedShelf(Shelf):
 
     has_lanes = True
 
-    def __init__(self, live: BitMap64) -> None:
-        super().__init__(live)
+    def __init__(self, live: BitMap64, rotation: Rotation) -> None:
+        super().__init__(live, Rotation(rotation.marks, self._turn_of))
+        self._message_key_of = rotation.key_of
         self._lanes: dict[bytes, Lane] = {}
         self._lane_of: dict[int, Lane] = {}
         self._unready = BitMap64()  # of messages with a key
@@ -78,16 +83,24 @@ class OrderedShelf(Shelf):
             self._lane_of[offset] = lane
         self._refresh(lane)
 
-    def ready(self, offset: int) -> None:
+    def ready(self, offset: int, *, is_tried: bool = False) -> None:
         self._unready.discard(offset)
         lane = self._lane_of.get(offset)
         if lane is None:
-            super().ready(offset)
+            super().ready(offset, is_tried=is_tried)
             return
         if lane.front(self._live) == offset:
-            super().ready(offset)
+            self._show(lane, offset)
         else:
             del self._lane_of[offset]
+
+    def _show(self, lane: Lane, front: int) -> None:
+        """A key's first message may be handed out."""
+        self.line_of(front).add(front, is_tried=lane.turn > 0)
+
+    def _turn_of(self, offset: int) -> int:
+        lane = self._lane_of.get(offset)
+        return self._message_key_of(offset) if lane is None else lane.turn
 
     def unready(self, offset: int) -> None:
         super().unready(offset)
@@ -95,7 +108,7 @@ class OrderedShelf(Shelf):
         # is noted all the same, since it must not be handed out when it comes to the front.
         self._unready.add(offset)
 
-    def take(self, offsets: Iterable[int]) -> None:
+    def take(self, offsets: Iterable[int], moment_ms: int) -> None:
         following: dict[int, tuple[Lane, Iterator[int]]] = {}
         for offset in offsets:
             super().unready(offset)
@@ -104,6 +117,7 @@ class OrderedShelf(Shelf):
                 lane, walk = following.pop(offset)
             elif lane is not None:
                 walk = iter(lane)
+                self._serve(lane, offset, moment_ms)
             else:
                 continue
             self._unready.add(offset)
@@ -113,6 +127,17 @@ class OrderedShelf(Shelf):
                 if later > offset and later in self._live:
                     following[later] = (lane, walk)
                     break
+
+    def _serve(self, lane: Lane, taken: int, moment_ms: int) -> None:
+        """It goes behind the others."""
+        turn = next_key(lane.turn, moment_ms)
+        front = lane.front(self._live)
+        if front is None or front == taken or not self.is_visible(front):
+            lane.turn = turn
+        else:  # a cleaned log lacks what came in between
+            super().unready(front)
+            lane.turn = turn
+            self._show(lane, front)
 
     def done(self, offset: int) -> None:
         super().done(offset)
@@ -130,9 +155,13 @@ class OrderedShelf(Shelf):
 
     def pick(self, count_max: int, upto: int) -> list[int]:
         picked: list[int] = []
-        for visible in self.visible.values():
-            for front in visible:
-                if front >= upto or len(picked) == count_max:
+        for line in self.lines.values():
+            left = count_max - len(picked)
+            if not left:
+                break
+            fronts = list(islice(line.first(left, upto), left))
+            for front in fronts:
+                if len(picked) == count_max:
                     break
                 picked.append(front)
                 # As many of one key as there are, as SQS does: whoever has the key may as well have them all.
@@ -147,6 +176,10 @@ class OrderedShelf(Shelf):
             if offset >= upto or offset in self._unready:
                 return
             yield offset
+
+    @property
+    def has_turns(self) -> bool:
+        return bool(self._lanes)
 
     def maybe_ready(self) -> Iterator[int]:
         return iter(self._live - self._unready)  # of messages without a key, it is not known here who has them
@@ -176,25 +209,29 @@ class OrderedShelf(Shelf):
 
     def _freeze_lanes(self) -> Callable[[], Iterable[LaneImage]]:
         live = self._live.copy()
-        lanes = [(lane.key, lane.copied()) for lane in self._lanes.values()]
+        lanes = [(lane.key, lane.turn, lane.copied()) for lane in self._lanes.values()]
 
         def images() -> Iterable[LaneImage]:
-            found = [LaneImage(key, 0, [offset for offset in offsets if offset in live]) for key, offsets in lanes]
+            found = [
+                LaneImage(key, turn, [offset for offset in offsets if offset in live]) for key, turn, offsets in lanes
+            ]
             return sorted(found, key=lambda image: image.offsets[0])
 
         return images
 
-    def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
+    def load(
+        self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64], tried: BitMap64 = NONE
+    ) -> None:
         rest = ready.copy()
-        for key, _, offsets in lanes:
-            lane = self._lanes[key] = Lane(key)
+        for key, turn, offsets in lanes:
+            lane = self._lanes[key] = Lane(key, turn)
             for offset in offsets:
                 lane.append(offset)
                 if offset not in ready:
                     self._unready.add(offset)
                     self._lane_of[offset] = lane
             rest -= BitMap64(offsets)
-        super().load((), rest, others)
+        super().load((), rest, others, tried)
         for lane in list(self._lanes.values()):
             self._refresh(lane)
 
@@ -206,4 +243,4 @@ class OrderedShelf(Shelf):
             return
         self._lane_of[front] = lane
         if front not in self._unready:
-            self.visible[self.priority_of(front) if self.others else PRIORITY_DEFAULT].add(front)
+            self._show(lane, front)

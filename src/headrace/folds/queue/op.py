@@ -29,7 +29,7 @@ class Leased(msgspec.Struct, frozen=True):
 
 
 class Extended(msgspec.Struct, frozen=True):
-    """Leases that now end so long after the moment."""
+    """Leases that now end so long after the moment, also some that were over while no other consumer had them."""
 
     offsets: Offsets
     length_ms: int
@@ -42,10 +42,19 @@ class Acked(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """Leases given back. Visible again after the delay; None: after the queue's back-off."""
+    """Leases given back, also those that were over. Visible again after the delay; None: after the queue's back-off."""
 
     offsets: Offsets
     delay_ms: int | None
+    at: Instant
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A lease given back by a consumer that failed, and what it failed with. Otherwise like `Released`."""
+
+    offset: int
+    delay_ms: int | None
+    error: str
     at: Instant
 
 
@@ -159,6 +168,7 @@ Op = (
     | Extended
     | Acked
     | Released
+    | Failed
     | Returned
     | Rejected
     | DeadLettered

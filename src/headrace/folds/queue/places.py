@@ -26,6 +26,7 @@ from headrace.folds.queue.instant import BEGINNING, Instant
 from headrace.folds.queue.lanes import OrderedShelf
 from headrace.folds.queue.lately import Lately
 from headrace.folds.queue.remembered import RememberedIds
+from headrace.folds.queue.rotation import Marks, Rotation, rotation_key
 from headrace.folds.queue.runs import Runs, offsets_in
 from headrace.folds.queue.shelf import Shelf
 from headrace.folds.queue.terms import Terms
@@ -58,12 +59,6 @@ def is_long_delay(delay_ms: int, config: QueueConfig) -> bool:
     return delay_ms >= LONG_DELAY_MS or (config.retention_ms is not None and delay_ms * 100 > config.retention_ms)
 
 
-def make_shelf(config: QueueConfig, live: BitMap64) -> Shelf:
-    if config.ordered:
-        return OrderedShelf(live)
-    return FairShelf(live) if config.fair else Shelf(live)
-
-
 class Places:
     """The messages of one partition of a queue, and what is remembered beside them."""
 
@@ -78,12 +73,14 @@ class Places:
         self.epoch = 0  # of the leader that writes the entries
         self.terms = Terms()
         self.live = BitMap64()
-        self.shelf = make_shelf(config, self.live)
+        self.marks = Marks()
+        self.shelf = self._make_shelf()
         self.leases = Deadlines(shift=packed.END_SHIFT)  # on the lease clock; all other moments are of the wall clock
         self.delayed = BitMap64()
         self.rests = Deadlines()
         self.rest_runs = Runs()
         self.dying_reasons: dict[int, str] = {}
+        self.errors: dict[int, str] = {}  # what the last attempt failed with, of those that are dying
         self.attempts: dict[int, int] = {}
         self.unused: dict[int, int] = {}
         self.late = BitMap64()
@@ -101,6 +98,12 @@ class Places:
         # Ids that came after the last entry, with their messages: whether another partition knows them is not written.
         self.fresh_ids: list[tuple[bytes, int]] = []
 
+    def _make_shelf(self) -> Shelf:
+        rotation = Rotation(self.marks, self._rotation_key)
+        if self.config.ordered:
+            return OrderedShelf(self.live, rotation)
+        return FairShelf(self.live, rotation) if self.config.fair else Shelf(self.live, rotation)
+
     # Handing out, and what comes back.
 
     def _hand_out(self, chosen: Iterable[int], length_ms: int, at: Instant) -> None:
@@ -110,7 +113,7 @@ class Places:
             # message came back to the shelf, and then whoever leased it knew better.
             for offset in offsets:
                 self._unplace(offset)
-        self.shelf.take(offsets)
+        self._take(offsets, at)
         span_ms = max(at.lease_ms + length_ms - self.terms.taken_ms(at), 0)
         first = packed.pack_lease(at=at, length_ms=length_ms, span_ms=span_ms, attempt=1, first_ms=at.wall_ms)
         fresh = offsets
@@ -132,7 +135,7 @@ class Places:
         extended: dict[int, int] = {}
         for offset in offsets:
             lease = self.leases.get(offset)
-            if lease is None:
+            if lease is None and (lease := self._resume(offset, at)) is None:
                 continue
             extended[offset] = packed.pack_lease(
                 at=at,
@@ -142,6 +145,26 @@ class Places:
                 first_ms=packed.first_ms_of(lease),
             )
         self.leases.move_all(extended)
+
+    def _resume(self, offset: int, at: Instant) -> int | None:
+        """Hold a message again whose last lease is over and which no consumer has leased since; None: it is elsewhere.
+
+        It is the same lease, under the same number and as of when it was taken, so its receipt is good again.
+        """
+        if self.config.ordered or offset in self.dying_reasons or offset in self.overdue:
+            return None
+        history = self.attempts.pop(offset, None)
+        if history is None:
+            return None
+        if offset in self.delayed:
+            self._unplace(offset)
+        else:
+            self.shelf.unready(offset)
+        attempts, first_ms, last_ms = packed.unpack_history(history)
+        span_ms = at.lease_ms - self.terms.lease_ms_of(last_ms, at)
+        lease = packed.pack_lease(at=at, length_ms=0, span_ms=span_ms, attempt=attempts, first_ms=first_ms)
+        self.leases.put(offset, lease)
+        return lease
 
     def _lease_over(self, offset: int, lease: int, *, ended_ms: int, delay_ms: int | None) -> None:
         """A lease expired or was given back, at a time of the wall clock. None: the queue's back-off decides."""
@@ -158,7 +181,32 @@ class Places:
             self.delayed.add(offset)
             self._rest(offset, ended_ms, delay_ms)
         else:
-            self.shelf.ready(offset)
+            self._make_ready(offset)
+
+    def _take(self, offsets: Iterable[int], at: Instant) -> None:
+        """Messages are handed out, leased or already acknowledged."""
+        if not (self.attempts or self.leases or self.held or self.shelf.has_turns):
+            self.marks.clear()  # nothing is left that was handed out before
+        self.marks.note(at.wall_ms, self.arrived_end)
+        self.shelf.take(offsets, at.wall_ms)
+
+    def _make_ready(self, offset: int) -> None:
+        """It could be handed out: at its place, or in turn if it was tried before."""
+        self.shelf.ready(offset, is_tried=offset in self.attempts and self._is_tried(offset))
+
+    def _is_tried(self, offset: int) -> bool:
+        """Whether a consumer has begun with a message that is not leased."""
+        return packed.unpack_history(self.attempts[offset]).attempts > self.unused.get(offset, 0)
+
+    def _rotation_key(self, offset: int) -> int:
+        attempts, _, last_ms = packed.unpack_history(self.attempts.get(offset, 0))
+        return rotation_key(last_ms, attempts)
+
+    def tried_offsets(self) -> BitMap64:
+        """Messages that were handed out, and that are not leased."""
+        tried = BitMap64(self.attempts)
+        tried -= BitMap64([offset for offset in self.unused if offset in tried and not self._is_tried(offset)])
+        return tried
 
     def _is_used_up(self, offset: int) -> bool:
         """Whether a message that is not leased has had as many deliveries as it may have."""
@@ -184,7 +232,7 @@ class Places:
         elif offset in self.lapsed:
             self._end_life(offset)
         else:
-            self.shelf.ready(offset)
+            self._make_ready(offset)
 
     def _take_back(self, producer_id: int, is_commit: bool, at: Instant) -> int:
         """End what was acknowledged in a transaction: for good, or not at all. Returns how many are done."""
@@ -198,7 +246,7 @@ class Places:
     def _rested(self, offset: int) -> None:
         if offset in self.delayed and offset not in self.rests:
             self.delayed.remove(offset)
-            self.shelf.ready(offset)
+            self._make_ready(offset)
 
     def _lapse(self, offset: int) -> None:
         """Its time to live is over. Whoever holds it may finish; otherwise nobody gets it any more."""
@@ -254,6 +302,8 @@ class Places:
 
     def _unplace(self, offset: int) -> None:
         self.dying_reasons.pop(offset, None)
+        if self.errors:
+            self.errors.pop(offset, None)
         self.overdue.discard(offset)
         self.held.pop(offset, None)
         if offset in self.delayed:
@@ -277,6 +327,7 @@ class Places:
         self.attempts = {offset: history for offset, history in self.attempts.items() if offset >= upto}
         self.unused = {offset: count for offset, count in self.unused.items() if offset >= upto}
         self.dying_reasons = {offset: reason for offset, reason in self.dying_reasons.items() if offset >= upto}
+        self.errors = {offset: error for offset, error in self.errors.items() if offset >= upto}
         self.shelf.done_below(upto)
         return count
 
@@ -314,8 +365,9 @@ class Places:
         if is_other_shelf:
             # Keys are known of messages that came while they were obeyed; those of before have no order, and no turn.
             old = self.shelf
-            self.shelf = make_shelf(config, self.live)
-            self.shelf.load(old.lanes(), self.ready_offsets(), old.others)
+            self.shelf = self._make_shelf()
+            lanes = [image._replace(turn=0) for image in old.lanes()]  # turns of another kind say nothing here
+            self.shelf.load(lanes, self.ready_offsets(), old.others, self.tried_offsets())
 
     def _end_used_up(self, limit: int) -> None:
         """What has had more deliveries than a lowered limit allows gets none more: it is on its way out now."""

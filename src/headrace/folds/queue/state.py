@@ -30,6 +30,7 @@ from headrace.folds.queue.op import (
     Expired,
     ExpiryCause,
     Extended,
+    Failed,
     Leased,
     Moved,
     Op,
@@ -212,7 +213,7 @@ class QueueState(Places):
             elif self.rests.get(offset) is not None or self.rest_runs.find_ms(offset) is not None:
                 self.delayed.add(offset)
             else:
-                self.shelf.ready(offset)
+                self._make_ready(offset)
 
     def reach(self, end_offset: int) -> None:
         """Everything below this offset was applied: entries and batches of others among it."""
@@ -347,16 +348,25 @@ class QueueState(Places):
             case Leased():
                 self._hand_out(op.offsets, op.length_ms, op.at)
             case Acked():
-                if self.config.fair:
-                    # What is acknowledged without having been leased was handed out at most once: that was its turn.
-                    self.shelf.take(offset for offset in op.offsets if self.shelf.is_visible(offset))
+                # What is acknowledged without having been leased was handed out at most once: that was its turn.
+                if self.shelf.has_lanes and (taken := list(filter(self.shelf.is_visible, op.offsets))):
+                    self._take(taken, op.at)
                 self.counts.acknowledged += self._finish(op.offsets)
             case Extended():
                 self._hold_longer(op.offsets, op.length_ms, op.at)
             case Released():
                 for offset in op.offsets:
+                    if offset not in self.leases:
+                        self._resume(offset, op.at)
                     if (lease := self.leases.pop(offset)) is not None:
                         self._lease_over(offset, lease, ended_ms=op.at.wall_ms, delay_ms=op.delay_ms)
+            case Failed():
+                if op.offset not in self.leases:
+                    self._resume(op.offset, op.at)
+                if (lease := self.leases.pop(op.offset)) is not None:
+                    self._lease_over(op.offset, lease, ended_ms=op.at.wall_ms, delay_ms=op.delay_ms)
+                    if op.offset in self.dying_reasons:
+                        self.errors[op.offset] = op.error
             case Returned():
                 for offset in op.offsets:
                     if (lease := self.leases.pop(offset)) is not None:

@@ -41,6 +41,18 @@ class Terms:
         """As of when a lease counts that is taken at a moment of the last term."""
         return max(at.lease_ms, self._terms[-1].lease_ms + 1)
 
+    def lease_ms_of(self, wall_ms: int, at: Instant) -> int:
+        """What the lease clock showed when a lease was taken, as far as the wall clock tells at a later moment.
+
+        The wall clock goes on while no node runs, and the lease clock does not. So it is a moment of the right term,
+        and as many milliseconds ago as both clocks allow.
+        """
+        terms = self._terms
+        index = bisect_left(terms, wall_ms, key=lambda term: term.wall_ms)
+        earliest_ms = terms[index - 1].lease_ms + 1 if index else 0
+        latest_ms = min(terms[index].lease_ms, at.lease_ms) if index < len(terms) else at.lease_ms
+        return min(max(at.lease_ms - (at.wall_ms - wall_ms), earliest_ms), latest_ms)
+
     def at_lease_ms(self, lease_ms: int) -> int | None:
         """The epoch in which a lease was taken at a moment of the lease clock; None: not known any more."""
         index = bisect_left(self._terms, lease_ms, key=lambda term: term.lease_ms)

@@ -2,8 +2,8 @@
 
 Each key with live messages has the number of its last turn; a key that is new, or is back after it had nothing, gets
 a number as if it had just had one. The next message is of the key whose turn is longest ago. Within a key, by
-priority and then by offset: if priority went first, a noisy key had only to raise it. Messages without a key share a
-turn.
+priority and then by place (`rotation.py`): if priority went first, a noisy key had only to raise it. Messages without
+a key share a turn.
 
 Turn numbers change with arrivals and hand-outs only, in the log's order, so a replay gives the same ones. Which key a
 message has is remembered for each: about 100 bytes a message. That is the price of asking for fairness.
@@ -11,11 +11,11 @@ message has is remembered for each: about 100 bytes a message. That is the price
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import takewhile
 
 from pyroaring import BitMap64
 
-from headrace.folds.queue.shelf import LaneImage, Shelf
+from headrace.folds.queue.rotation import Line, Rotation
+from headrace.folds.queue.shelf import NONE, LaneImage, Shelf
 from headrace.model.queue import PRIORITY_DEFAULT
 
 _NEVER = -1
@@ -32,26 +32,29 @@ class Party:
         self.turn = turn
         self.queued_turn = _NEVER  # with which it stands in the heap
         self.live_count = 0
-        self.ready: dict[int, BitMap64] = {}  # highest priority first
+        self.ready: dict[int, Line] = {}  # highest priority first
 
-    def below(self, upto: int) -> Iterator[int]:
-        """Its ready messages below an offset, in the order in which they are to be handed out."""
-        for offsets in self.ready.values():
-            yield from takewhile(upto.__gt__, offsets)
+    def first(self, count_max: int, upto: int) -> Iterator[int]:
+        """Its ready messages below an offset, in the order in which they are to be handed out; at least so many."""
+        for line in self.ready.values():
+            yield from line.first(count_max, upto)
+
+    def has_below(self, upto: int) -> bool:
+        return any(line.has_below(upto) for line in self.ready.values())
 
     @property
     def has_ready(self) -> bool:
         return any(self.ready.values())
 
-    def of_priority(self, priority: int) -> BitMap64:
+    def of_priority(self, priority: int, rotation: Rotation) -> Line:
         if priority not in self.ready:
-            self.ready[priority] = BitMap64()
+            self.ready[priority] = Line(rotation)
             self.ready = dict(sorted(self.ready.items(), reverse=True))
         return self.ready[priority]
 
     def discard(self, offset: int) -> None:
-        for offsets in self.ready.values():
-            offsets.discard(offset)
+        for line in self.ready.values():
+            line.discard(offset)
 
 
 class FairShelf(Shelf):
@@ -59,8 +62,8 @@ class FairShelf(Shelf):
 
     has_lanes = True
 
-    def __init__(self, live: BitMap64) -> None:
-        super().__init__(live)
+    def __init__(self, live: BitMap64, rotation: Rotation) -> None:
+        super().__init__(live, rotation)  # its lines say what is ready, and the keys' own in which order
         self._keyless = Party(KEYLESS, 0)  # always there; its messages are those that `_party_of` does not know
         self._parties: dict[bytes, Party] = {}
         self._party_of: dict[int, Party] = {}
@@ -69,7 +72,7 @@ class FairShelf(Shelf):
     def add_range(self, base: int, end: int, *, is_ready: bool) -> None:
         super().add_range(base, end, is_ready=is_ready)
         if is_ready:
-            self._keyless.of_priority(PRIORITY_DEFAULT).add_range(base, end)
+            self._keyless.of_priority(PRIORITY_DEFAULT, self._rotation).fresh.add_range(base, end)
             self._queue(self._keyless)
 
     def add(self, offset: int, key: bytes | None, priority: int, *, is_ready: bool) -> None:
@@ -84,17 +87,17 @@ class FairShelf(Shelf):
         if is_ready:
             self.ready(offset)
 
-    def ready(self, offset: int) -> None:
+    def ready(self, offset: int, *, is_tried: bool = False) -> None:
         super().ready(offset)
         party = self._party(offset)
-        party.of_priority(self.priority_of(offset)).add(offset)
+        party.of_priority(self.priority_of(offset), self._rotation).add(offset, is_tried=is_tried)
         self._queue(party)
 
     def unready(self, offset: int) -> None:
         super().unready(offset)
         self._party(offset).discard(offset)
 
-    def take(self, offsets: Iterable[int]) -> None:
+    def take(self, offsets: Iterable[int], moment_ms: int) -> None:
         for offset in offsets:
             self.unready(offset)
             party = self._party(offset)
@@ -111,8 +114,8 @@ class FairShelf(Shelf):
     def done_below(self, offset: int) -> None:
         super().done_below(offset)
         for party in (self._keyless, *self._parties.values()):
-            for offsets in party.ready.values():
-                offsets.remove_range(0, offset)
+            for line in party.ready.values():
+                line.discard_below(offset)
         for gone in [known for known in self._party_of if known < offset]:
             self._left(self._party_of.pop(gone))
 
@@ -125,8 +128,8 @@ class FairShelf(Shelf):
                 continue
             party.queued_turn = _NEVER
             seen.append(party)
-            if next(party.below(upto), None) is not None:
-                waiting.append(party.below(upto))
+            if party.has_below(upto):
+                waiting.append(party.first(count_max, upto))
         for party in seen:
             self._queue(party)
         return _round_robin(waiting, count_max)
@@ -149,7 +152,9 @@ class FairShelf(Shelf):
 
         return images
 
-    def load(self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64]) -> None:
+    def load(
+        self, lanes: Iterable[LaneImage], ready: BitMap64, others: dict[int, BitMap64], tried: BitMap64 = NONE
+    ) -> None:
         super().load((), ready, others)
         keyless = ready.copy()
         for key, turn, offsets in lanes:
@@ -164,12 +169,13 @@ class FairShelf(Shelf):
             for offset in offsets:
                 self._party_of[offset] = party
             keyless -= BitMap64(offsets)
-            self._load_ready(party, ready & BitMap64(offsets))
-        self._load_ready(self._keyless, keyless)
+            self._load_ready(party, ready & BitMap64(offsets), tried)
+        self._load_ready(self._keyless, keyless, tried)
 
-    def _load_ready(self, party: Party, ready: BitMap64) -> None:
-        for priority in self.visible:
-            party.ready[priority] = ready & self.visible[priority]
+    def _load_ready(self, party: Party, ready: BitMap64, tried: BitMap64) -> None:
+        for priority, line in self.lines.items():
+            if not ready.isdisjoint(line.fresh):
+                party.of_priority(priority, self._rotation).load(ready & line.fresh, tried)
         self._queue(party)
 
     def _party(self, offset: int) -> Party:

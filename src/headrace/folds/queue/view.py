@@ -37,6 +37,7 @@ class Facts(NamedTuple):
     until_ms: int | None  # leased: the lease's end; delayed: when it is due
     expires_ms: int | None
     reason: str  # dying: why; empty: its attempts are used up
+    error: str  # dying: what its last attempt failed with, where that is known
 
 
 class KeyFacts(NamedTuple):
@@ -82,6 +83,7 @@ def facts(fold: QueueFold, offset: int) -> Facts | None:
         until_ms=until_ms,
         expires_ms=fold.expires_ms(offset),
         reason=OVERDUE_REASON if offset in fold.overdue else fold.dying_reasons.get(offset, ""),
+        error=fold.errors.get(offset, ""),
     )
 
 
@@ -116,13 +118,13 @@ def _offsets(fold: QueueFold, start: int, state: State | None) -> Iterator[int]:
         case State.DYING:
             return merge(_sorted_from(start, fold.dying_reasons), fold.overdue.iter_equal_or_larger(start))
         case State.VISIBLE:
-            return merge(*(visible.iter_equal_or_larger(start) for visible in fold.shelf.visible.values()))
+            return merge(*(visible.iter_equal_or_larger(start) for _, visible in fold.shelf.visible_sets()))
         case State.BLOCKED:
             if not fold.config.ordered:
                 return iter(())
             # Of sets, because a look at each message in turn would hold up everybody else.
             blocked = fold.ready_offsets()
-            for visible in fold.shelf.visible.values():
+            for _, visible in fold.shelf.visible_sets():
                 blocked -= visible
             return blocked.iter_equal_or_larger(start)
 

@@ -14,6 +14,10 @@ hears of.
 Holding back. Reading stops while too many requests are unanswered, while the peer does not take its answers, and for
 a turn of the loop after a number of requests, so that one connection's pipeline does not keep the others waiting.
 
+Answers that may be large. A route that gives a Sized begins once its request is the first that is not answered, the
+peer has taken what was answered before, and the node has memory for the answer (`gateways.answers`). What the peer
+leaves untaken is charged as long as it holds memory; after a large answer that is until it is taken to its last byte.
+
 Ending. After a request that cannot be understood nothing that follows can be trusted: it is refused in its turn, and
 the connection ends. An end is: the last answer, our half closed, what the peer still sends read and dropped for a
 bounded time and size, then closed. Closing with unread bytes would send a reset that can overtake the answer.
@@ -24,16 +28,20 @@ Deadlines (head, body, answer, idle, unread answers, lingering) are looked at by
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from headrace.broker.promise import Promise
+from headrace.gateways.answers import Share
+from headrace.gateways.connections import counted_address
 from headrace.gateways.http.message import CONTINUE, RefusedError, Request, Response
+from headrace.gateways.http.outbox import Outbox
 from headrace.gateways.http.reader import Arrived, RequestReader
-from headrace.gateways.http.router import Later
-from headrace.gateways.http.shared import Shared, too_many_bytes
+from headrace.gateways.http.router import Later, Outcome, Sized, visiting
+from headrace.gateways.http.shared import Shared, no_room_for_answer, too_many_bytes
 from headrace.gateways.http.slot import NOWHERE, Slot, choose
 from headrace.model.errors import HeadraceError, ShuttingDownError, TimedOutError
 
@@ -49,14 +57,15 @@ class HttpConnection(asyncio.Protocol):
         self._limits = shared.limits
         self._requests_in_flight_max = shared.limits.requests_in_flight_max
         self._transport: asyncio.Transport | None = None
-        self._address = "?"
+        self.address = "?"
+        self._is_proven = False  # has completed a request
         self._reader = RequestReader(shared.limits, heads=shared.heads)
         self._body_size = 0  # of the body that is being read, in the budget of all bodies
         self._asked_for_body = False
         self._slots: deque[Slot] = deque()
         self._processing = False
         self._held_back = False
-        self._writing_paused = False
+        self._outbox: Outbox  # from connection_made on, which comes before anything else
         self._no_more_requests = False
         self._peer_ended = False
         self._draining = False
@@ -66,18 +75,22 @@ class HttpConnection(asyncio.Protocol):
         # Times of the coarse clock: since when a head or a body is on its way, and when something happened last.
         self._part_since_ms = shared.now_ms
         self._last_ms = shared.now_ms
-        self._written_bytes = 0
-        self._write_mark_ms = 0
-        self._write_mark_bytes = 0
+
+    @property
+    def completed_ms(self) -> int | None:
+        return self._last_ms if self._is_proven else None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._slots) or self._outbox.untaken_bytes > 0
 
     # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._limits.write_pause_bytes)
-        peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if isinstance(peer, tuple) else "?"
-        refused = self._shared.add(self, self._address)
+        self._outbox = Outbox(self._transport, self._shared)
+        self.address = counted_address(transport.get_extra_info("peername"))
+        refused = self._shared.add(self)
         if refused is not None:
             self._refuse(refused)
             # Without lingering: the descriptor is what is short.
@@ -92,7 +105,9 @@ class HttpConnection(asyncio.Protocol):
             # An answer that was not written takes back what it would have handed out.
             slot.cancel()
         self._stop_reading()
-        self._shared.remove(self, self._address)
+        self._outbox.end()
+        self._shared.counters.connections_open -= 1
+        self._shared.remove(self)
 
     def data_received(self, data: bytes) -> None:
         shared = self._shared
@@ -102,7 +117,7 @@ class HttpConnection(asyncio.Protocol):
             if self._lingered_bytes > self._limits.linger_bytes_max:
                 self.abort()
             return
-        if not self._held_back and not self._writing_paused and (arrived := self._reader.whole(data)) is not None:
+        if not self._held_back and not self._outbox.is_paused and (arrived := self._reader.whole(data)) is not None:
             # A request that came in one piece, with nothing before or behind it: the road of most requests. No time is
             # noted: while there is a slot, the answer's deadline is the one that counts, and an answer notes it.
             size = len(arrived[1])
@@ -132,11 +147,11 @@ class HttpConnection(asyncio.Protocol):
         return not self._closed
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self._mark_writing()
+        self._outbox.pause()
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
+        self._outbox.resume()
+        self._go_to_next()
         if self._held_back:
             self._go_on()
 
@@ -153,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
                     break
                 self._serve(arrived)
                 served += 1
-                if len(self._slots) >= self._requests_in_flight_max or self._writing_paused:
+                if len(self._slots) >= self._requests_in_flight_max or self._outbox.is_paused:
                     self._hold_back()
                 elif self._reader.is_empty:
                     break
@@ -190,7 +205,7 @@ class HttpConnection(asyncio.Protocol):
             self._asked_for_body = True
             self._part_since_ms = self._shared.now_ms
             if self._reader.wants_continue:
-                self._write(CONTINUE)
+                self._outbox.write(CONTINUE)
 
     def _stop_reading(self) -> None:
         self._no_more_requests = True
@@ -217,6 +232,8 @@ class HttpConnection(asyncio.Protocol):
             slot.connection = "keep-alive"
         self._slots.append(slot)
         try:
+            if framing.is_visit and not route.is_signed and not route.only_looks(method):
+                raise visiting()
             outcome = route.handler(request)
         except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
             self._finish(slot, self._failure(slot, error))
@@ -224,11 +241,41 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(outcome, Later):
             slot.later = outcome
             outcome.promise.then(slot.kept, slot.foreseen)
+        elif isinstance(outcome, Sized):
+            slot.share = Share(shared.answers)
+            slot.share.ask(outcome.size, partial(self._begin, slot, outcome.begin))
+            self._go_to_next()
+        else:
+            self._follow(slot, outcome)
+
+    def _follow(self, slot: Slot, outcome: Outcome) -> None:
+        if isinstance(outcome, Later):
+            slot.later = outcome
+            outcome.promise.then(slot.kept, slot.foreseen)
+            if slot.share is not None and outcome.is_idle is not None and outcome.is_idle():
+                slot.share.give()
         elif isinstance(outcome, Response):
             self._finish(slot, outcome)
         else:
             slot.task = self._shared.under_way.begin(outcome)
             slot.task.add_done_callback(partial(self._finish_task, slot))
+
+    def _go_to_next(self) -> None:
+        """Let the first request that is not answered ask for memory, if it waits for its turn to do so."""
+        if self._slots and not self._outbox.is_paused and (share := self._slots[0].share) is not None:
+            share.next()
+
+    def _begin(self, slot: Slot, begin: Callable[[], Outcome], granted: bool) -> None:
+        """A request has the memory for its answer, or has waited too long for it."""
+        slot.since_ms = self._shared.now_ms
+        try:
+            if not granted:
+                raise no_room_for_answer()
+            outcome = begin()
+        except Exception as error:  # noqa: BLE001 - _failure logs what it does not know
+            self._finish(slot, self._failure(slot, error))
+            return
+        self._follow(slot, outcome)
 
     def finish_later(self, slot: Slot, promise: Promise[Any]) -> None:
         """The promise that a request waits for is kept or broken."""
@@ -310,21 +357,26 @@ class HttpConnection(asyncio.Protocol):
                 shared.bodies_bytes -= len(request.body)
             counters.requests[slot.route.path, response.status] += 1
             self._last_ms = shared.now_ms
+            if not self._is_proven:
+                self._is_proven = True
+                shared.prove(self)
             is_end = slot.is_last or (self._no_more_requests and not slots)
-            self._write(shared.encoder.encode(response, request, "close" if is_end else slot.connection))
+            data = shared.encoder.encode(response, request, "close" if is_end else slot.connection)
+            if slot.share is None:
+                self._outbox.write(data)
+            else:
+                self._outbox.write_big(data)
+                slot.share.give()  # what is not taken is charged by now
             if is_end:
                 self._end()
                 return
-        if not slots and self._reader.head is not None:
+        if slots:
+            if slots[0].share is not None:
+                self._go_to_next()
+        elif self._reader.head is not None:
             self._ask_for_body()
         if self._held_back and not self._processing:
             self._go_on()
-
-    def _write(self, data: bytes) -> None:
-        assert self._transport is not None
-        self._shared.counters.bytes_out += len(data)
-        self._written_bytes += len(data)
-        self._transport.write(data)
 
     # Holding back.
 
@@ -334,7 +386,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        if self._closed or not self._held_back or self._writing_paused:
+        if self._closed or not self._held_back or self._outbox.is_paused:
             return
         if len(self._slots) >= self._requests_in_flight_max:
             return
@@ -353,17 +405,19 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._closed:
             # What was written before the close is still on its way, unless nobody takes it.
-            if now_ms - self._last_ms >= limits.write_deadline_ms:
+            if now_ms - self._last_ms >= self._shared.write_deadline_ms(limits.write_deadline_ms):
                 self.abort()
             return
-        if self._transport.get_write_buffer_size() and (self._writing_paused or self._lingering):
-            if now_ms - self._write_mark_ms >= limits.write_deadline_ms:
-                if self._taken_bytes() - self._write_mark_bytes < limits.write_progress_bytes_min:
-                    self._shared.counters.count_closed("answers_not_taken")
-                    self.abort()
-                else:
-                    self._mark_writing()
-            return
+        waiting = [len(slot.response.body) for slot in self._slots if slot.response is not None]
+        if self._outbox.settle(sum(waiting)) and (
+            self._outbox.is_paused or self._lingering or self._shared.answers.is_wanted
+        ):
+            if self._outbox.is_overdue(now_ms):
+                self._shared.counters.count_closed("answers_not_taken")
+                self.abort()
+                return
+            if self._outbox.is_paused or self._lingering:
+                return
         if self._lingering or self._peer_ended:
             # A peer that has ended gets what is answered soon. A long poll would only take messages for nobody.
             if now_ms - self._last_ms >= limits.linger_ms:
@@ -384,6 +438,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _check_slots(self, now_ms: int) -> None:
         for slot in list(self._slots):
+            if slot.share is not None and slot.share.is_waiting:
+                continue  # it has not begun; the budget has a deadline of its own
             if slot.response is not None or now_ms - slot.since_ms < self._limits.answer_deadline_ms:
                 continue
             slot.cancel()
@@ -391,18 +447,14 @@ class HttpConnection(asyncio.Protocol):
                 detail = "the request was not answered in time; it may have been carried out all the same"
                 self._finish(slot, self._failure(slot, TimedOutError(detail)))
 
-    def _taken_bytes(self) -> int:
-        assert self._transport is not None
-        return self._written_bytes - self._transport.get_write_buffer_size()
-
-    def _mark_writing(self) -> None:
-        self._write_mark_ms = self._shared.now_ms
-        self._write_mark_bytes = self._taken_bytes()
-
     def drain(self) -> None:
         """The node stops: no further request is read, those that were read are answered, then it closes at once."""
         self._draining = True
         self._stop_reading()
+        for slot in list(self._slots):
+            if slot.share is not None and slot.share.is_waiting:
+                slot.share.give()
+                self._finish(slot, self._failure(slot, ShuttingDownError("the node is stopping; reconnect and retry")))
         self._end_waits()
         if not self._slots and not self._closed:
             self._close()
@@ -416,7 +468,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._lingering = True
         self._last_ms = self._shared.now_ms
-        self._mark_writing()
+        self._outbox.mark()
         self._transport.write_eof()
         if self._held_back:
             self._held_back = False
@@ -427,6 +479,14 @@ class HttpConnection(asyncio.Protocol):
         self._last_ms = self._shared.now_ms
         if self._transport is not None:
             self._transport.close()
+
+    def displace(self) -> None:
+        self._shared.note_displaced(self)
+        self._stop_reading()
+        if self._is_proven:
+            self._close()
+        else:
+            self.abort()
 
     def abort(self) -> None:
         self._closed = True

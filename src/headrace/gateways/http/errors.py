@@ -29,6 +29,7 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.NotLeaderError: 503,
     errors.PartitionOfflineError: 503,
     errors.DiskFullError: 507,
+    errors.DiskFailedError: 503,
     errors.OverloadedError: 429,
     errors.TimedOutError: 504,
     errors.ShuttingDownError: 503,
@@ -39,7 +40,9 @@ STATUSES: Mapping[type[errors.HeadraceError], int] = {
     errors.CorruptLogError: 500,
     errors.ForeignDataError: 500,
     errors.UnknownQueueError: 404,
+    errors.NotAQueueError: 404,
     errors.QueueExistsError: 409,
+    errors.TopicHasRecordsError: 409,
     errors.InvalidReceiptError: 404,
     errors.StaleReceiptError: 410,
     errors.QueueFullError: 429,
@@ -70,7 +73,22 @@ def status_of(error: type[errors.HeadraceError]) -> int:
 def answer_to(error: errors.HeadraceError) -> Response:
     status = status_of(type(error))
     headers = (("Retry-After", "1"),) if status in _RETRY_LATER else ()
-    return problem(status, error.code, str(error), headers=headers, more={"retriable": error.retriable})
+    detail, more = _explained(error)
+    return problem(status, error.code, detail, headers=headers, more={"retriable": error.retriable, **more})
+
+
+def _explained(error: errors.HeadraceError) -> tuple[str, Mapping[str, str]]:
+    """What to do, in terms of HTTP, and the parts of which a client makes a sentence in terms of its own."""
+    match error:
+        case errors.NotAQueueError():
+            advice = (
+                f'PUT /queues/{error.topic} with the body {{"convert": true}} makes it one, after which a message is '
+                "deleted once it is acknowledged"
+            )
+            return f"{error}; {advice}", {"topic": error.topic}
+        case errors.TopicHasRecordsError():
+            return f'{error} To confirm, send the same PUT with "convert": true.', {"changes": error.changes}
+    return str(error), {}
 
 
 def problem_of(request: Request, error: Exception) -> Response:

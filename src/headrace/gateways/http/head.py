@@ -36,6 +36,7 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     content_length: int
     is_chunked: bool
     expects_continue: bool
+    is_visit: bool = False  # a browser may have sent this for a page of another site
 
     @property
     def has_body(self) -> bool:
@@ -168,8 +169,7 @@ def read_framing(headers: dict[str, str], authority: str | None, hosts: Hosts | 
     """What the headers say of connection and body, if they may be served at all."""
     if "host" not in headers and not is_http_1_0:
         raise RefusedError(400, "missing_host", "HTTP/1.1 requires a Host header; send one")
-    if hosts is not None:
-        hosts.check(headers, authority=authority)
+    is_visit = hosts is not None and hosts.check(headers, authority=authority)
     length, is_chunked = _body_length(headers, is_http_1_0=is_http_1_0)
     if (length or is_chunked) and headers.get("content-encoding", "identity").lower() != "identity":
         # Read as if it were not, it would be refused as nonsense, or kept as a message that nobody can read.
@@ -188,6 +188,7 @@ def read_framing(headers: dict[str, str], authority: str | None, hosts: Hosts | 
         content_length=length,
         is_chunked=is_chunked,
         expects_continue=expect is not None and not is_http_1_0,
+        is_visit=is_visit,
     )
 
 

@@ -34,7 +34,7 @@ from headrace.gateways.http.head import (
 )
 from headrace.gateways.http.limits import HttpLimits
 from headrace.gateways.http.message import RefusedError
-from headrace.gateways.http.origin import Hosts
+from headrace.gateways.http.origin import Hosts, is_browser
 from headrace.gateways.http.router import Found, refusing
 from headrace.gateways.http.stencil import Stencil
 
@@ -55,7 +55,9 @@ _OPEN = _FLEETING | {"content-length"}
 # several things in turn come round to each of them, since this is a prime.
 _CUT_EVERY = 7
 # What `read_framing` looks at beside Host, Content-Length and Connection. Few requests have it.
-_UNUSUAL = frozenset({"transfer-encoding", "content-encoding", "expect", "origin", "sec-fetch-site", "sec-fetch-dest"})
+_UNUSUAL = frozenset(
+    {"transfer-encoding", "content-encoding", "expect", "origin", "referer", "sec-fetch-site", "sec-fetch-dest"}
+)
 # A line whose value is printable ASCII without blanks around it, as nearly all are.
 _PLAIN_LINE = re.compile(rb"(" + TOKEN + rb"): ?([!-~](?:[ -~]*[!-~])?)")
 _REMEMBERED_MAX = 512
@@ -66,7 +68,7 @@ _HEADER_BYTES_MAX = 256
 
 
 class _Lines(dict[bytes, tuple[str, str]]):
-    """Header lines, and the name and value that each is. KeyError for one that is not plain."""
+    """Header lines, and the name and value that each is. KeyError for one that is not plain, or is a browser's."""
 
     def __missing__(self, line: bytes) -> tuple[str, str]:
         match = _PLAIN_LINE.fullmatch(line)
@@ -74,6 +76,8 @@ class _Lines(dict[bytes, tuple[str, str]]):
             raise KeyError(line)
         name = match[1].decode().lower()
         found = name, match[2].decode()
+        if name == "user-agent" and is_browser(found[1]):
+            raise KeyError(line)  # what such a request may do depends on headers that are not looked at here
         if len(line) <= _HEADER_BYTES_MAX and name not in _FLEETING_LINES:
             _remember(self, line, found)
         return found

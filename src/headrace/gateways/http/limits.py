@@ -38,8 +38,10 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     linger_ms: int = 2_000
     linger_bytes_max: int = 8 * MIB
 
+    # Above either, a new connection takes the place of an idle one (`gateways.connections`) or is refused. Many workers
+    # behind one proxy share its address, so that may have most of the places.
     connections_max: int = 1_024
-    connections_for_address_max: int = 512
+    connections_for_address_max: int = 768
     # How often deadlines are looked at, and so how late one may be noticed.
     sweep_ms: int = 500
     # A stopping node answers what is in flight for at most this long.

@@ -2,6 +2,7 @@
 
 import logging
 
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.connection import HttpConnection
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.limits import HttpLimits
@@ -60,9 +61,12 @@ async def listen_http(
     counters: HttpCounters,
     limits: HttpLimits,
     hosts: Hosts | None = None,
+    answers: AnswerBudget | None = None,
 ) -> HttpListener:
     """Serve these routes on an address until the listener is stopped. Without `hosts` any Host header is taken."""
-    shared = Shared(router=router, limits=limits, clock=clock, rand=rand, counters=counters, hosts=hosts)
+    shared = Shared(
+        router=router, limits=limits, clock=clock, rand=rand, counters=counters, hosts=hosts, answers=answers
+    )
     listener = await transport.listen(host, port, lambda: HttpConnection(shared))
     shared.start_sweeping()
     return HttpListener(shared, listener)

@@ -22,6 +22,8 @@ from headrace.gateways.http.message import RefusedError, Request, Response
 
 T = TypeVar("T")
 
+_SAFE_METHODS = ("GET", "HEAD")
+
 
 class Later(msgspec.Struct, Generic[T], frozen=True, eq=False):
     """An answer that a promise will bring, with no task in between."""
@@ -32,10 +34,22 @@ class Later(msgspec.Struct, Generic[T], frozen=True, eq=False):
     render: Callable[[T], Response]
     # Called once if the client goes away before its answer was written, or the wait has to end.
     cancel: Callable[[], None] | None = None
+    # Whether nothing is on its way yet, so that no memory has to be kept for the answer.
+    is_idle: Callable[[], bool] | None = None
+
+
+Outcome = Response | Later[Any] | Coroutine[Any, Any, Response]
+
+
+class Sized(msgspec.Struct, frozen=True, eq=False):
+    """A request whose answer may be large: it begins once the node has memory for that."""
+
+    size: int  # about how many bytes the answer has
+    begin: Callable[[], Outcome]
 
 
 # A route that can answers in the parser's callback; one that waits for the log gives a Later; the rest are coroutines.
-Handler = Callable[[Request], Response | Later[Any] | Coroutine[Any, Any, Response]]
+Handler = Callable[[Request], Outcome | Sized]
 
 
 class Route(NamedTuple):
@@ -46,10 +60,14 @@ class Route(NamedTuple):
     when: Callable[[Request], bool] | None = None
     # How what its handler raises is answered, and what the server refuses on its behalf.
     failed: Callable[[Request, Exception], Response] = problem_of
-    # Whether HEAD is answered as GET without the body. Not where a GET takes something away.
-    head: bool = True
-    # Whether a GET only looks, so that it may be cut short when its client goes away. In SQS's it names an operation.
+    # Whether a GET only looks. Then HEAD is answered as GET without the body, a link on another site may lead here, and
+    # the request is cut short when its client goes away. A GET that leases messages or names an operation does more.
     is_safe: bool = True
+    # Whether every request is refused unless the caller signed it, which a web page cannot do.
+    is_signed: bool = False
+
+    def only_looks(self, method: str) -> bool:
+        return self.is_safe and method in _SAFE_METHODS
 
 
 class Found(NamedTuple):
@@ -99,7 +117,7 @@ class Router:
             raise not_found()
         routes = methods.get(method)
         if routes is None and method == "HEAD":
-            routes = tuple(route for route in methods.get("GET", ()) if route.head)
+            routes = tuple(route for route in methods.get("GET", ()) if route.is_safe)
         if not routes:
             raise method_not_allowed(methods)
         return Found(routes, tuple(values))
@@ -145,6 +163,15 @@ def refusing(error: RefusedError) -> Found:
     return Found((Route("", NO_ROUTE, refuse),), ())
 
 
+def visiting() -> RefusedError:
+    return RefusedError(
+        403,
+        "foreign_visit",
+        "a browser came here from another site or did not say from where, and this would do more than look; use a "
+        "program such as curl or headrace instead",
+    )
+
+
 _BAD_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -166,7 +193,7 @@ def not_found() -> RefusedError:
 
 def method_not_allowed(methods: dict[str, tuple[Route, ...]]) -> RefusedError:
     takes = set(methods)
-    if any(route.head for route in methods.get("GET", ())):
+    if any(route.is_safe for route in methods.get("GET", ())):
         takes.add("HEAD")
     allowed = ", ".join(sorted(takes))
     return RefusedError(

@@ -3,6 +3,7 @@
 import logging
 from email.utils import formatdate
 
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.connections import Connection, Connections
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.http.head_reader import HeadReader
@@ -29,8 +30,15 @@ class Shared(Connections):
         rand: Rand,
         counters: HttpCounters,
         hosts: Hosts | None = None,
+        answers: AnswerBudget | None = None,
     ) -> None:
-        super().__init__(clock=clock, sweep_ms=limits.sweep_ms)
+        super().__init__(
+            clock=clock,
+            sweep_ms=limits.sweep_ms,
+            connections_max=limits.connections_max,
+            for_address_max=limits.connections_for_address_max,
+            answers=answers,
+        )
         self.heads = HeadReader(limits, find=router.find, hosts=hosts)
         self.encoder = Encoder()
         self.limits = limits
@@ -40,7 +48,6 @@ class Shared(Connections):
         # Requests are numbered; the front keeps the numbers of two runs and two listeners apart.
         self._id_front = rand.bytes(6).hex()
         self._id_count = 0
-        self._by_address: dict[str, int] = {}
         self._warned_ms = self.now_ms - _WARNING_INTERVAL_MS
 
     def start_sweeping(self) -> None:
@@ -53,32 +60,30 @@ class Shared(Connections):
         self._id_count += 1
         return f"{self._id_front}-{self._id_count:x}"
 
-    def add(self, connection: Connection, address: str) -> RefusedError | None:
+    def add(self, connection: Connection) -> RefusedError | None:
         """Take a connection in, and say why it has to go at once, if it has to."""
-        limits = self.limits
-        self.connections.add(connection)
-        of_address = self._by_address.get(address, 0) + 1
-        self._by_address[address] = of_address
         self.counters.connections_total += 1
         self.counters.connections_open += 1
-        if len(self.connections) > limits.connections_max or of_address > limits.connections_for_address_max:
-            self.counters.connections_refused += 1
-            if self.now_ms - self._warned_ms >= _WARNING_INTERVAL_MS:
-                self._warned_ms = self.now_ms
-                _LOGGER.warning("HTTP connections refused", extra={"open": len(self.connections), "address": address})
-            return overloaded("too many connections are open; close some, use keep-alive, or retry later")
-        return None
+        if self.admit(connection):
+            return None
+        self.counters.connections_refused += 1
+        self._warn("HTTP connections refused", connection)
+        return overloaded("too many connections are open; close some, use keep-alive, or retry later")
 
-    def remove(self, connection: Connection, address: str) -> None:
-        self.connections.discard(connection)
-        self.counters.connections_open -= 1
-        of_address = self._by_address[address] - 1
-        if of_address:
-            self._by_address[address] = of_address
-        else:
-            del self._by_address[address]
-        if not self.connections and self.on_empty is not None:
-            self.on_empty()
+    def note_displaced(self, connection: Connection) -> None:
+        self.counters.count_closed("displaced")
+        self._warn("HTTP connections displaced by new ones", connection)
+
+    def _warn(self, message: str, connection: Connection) -> None:
+        if self.now_ms - self._warned_ms >= _WARNING_INTERVAL_MS:
+            self._warned_ms = self.now_ms
+            _LOGGER.warning(message, extra={"open": len(self.connections), "address": connection.address})
+
+
+def no_room_for_answer() -> RefusedError:
+    return overloaded(
+        "answers that clients have not taken fill the memory for answers (answers.bytes_max); retry later"
+    )
 
 
 def too_many_bytes() -> RefusedError:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headrace.broker.promise import Promise
+from headrace.gateways.answers import Share
 from headrace.gateways.http.message import Request, Response
 from headrace.gateways.http.router import Found, Later, Route, not_found, refusing
 
@@ -15,8 +16,6 @@ class Owner(Protocol):
 
     def finish_later(self, slot: "Slot", promise: Promise[Any]) -> None: ...
 
-
-_SAFE_METHODS = ("GET", "HEAD")
 
 # Of requests that were refused before a route was looked for.
 NOWHERE = refusing(not_found()).routes[0]
@@ -35,6 +34,7 @@ class Slot(msgspec.Struct, eq=False):
     later: Later[Any] | None = None
     response: Response | None = None
     prepared: Response | None = None  # the answer, if the promise is kept
+    share: Share | None = None  # of the memory for answers, where the answer may be large
 
     def kept(self, promise: Promise[Any]) -> None:
         """The promise that this request waits for is kept or broken."""
@@ -50,8 +50,10 @@ class Slot(msgspec.Struct, eq=False):
 
     def cancel(self) -> None:
         """Nobody waits any longer: end what only looks or waits. A change goes on to its end."""
+        if self.share is not None:
+            self.share.give()
         if self.task is not None:
-            if self.request.method in _SAFE_METHODS and self.route.is_safe:
+            if self.route.only_looks(self.request.method):
                 self.task.cancel()
         elif self.later is not None and self.later.cancel is not None:
             self.later.cancel()

@@ -2,12 +2,15 @@
 
 An answer is the whole response frame as a list of buffers, or None where the protocol has no response (Produce with
 acks=0). A handler that cannot answer at once returns a `Deferred`, which costs no task and no turn of the event loop,
-or a coroutine, which becomes a task and goes on to its end though its peer be gone, or a `Wait`.
+or a coroutine, which becomes a task and goes on to its end though its peer be gone, or a `Wait`. One whose answer may
+be large returns a `Sized`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
+from headrace.gateways.answers import Share
 from headrace.model.batch import Buffer
 
 Answer = list[Buffer] | None
@@ -34,12 +37,13 @@ class Deferred:
     It is also the request's place in its connection's order of answers: one thing for each request, not two.
     """
 
-    __slots__ = ("_then", "done", "outcome", "size")
+    __slots__ = ("_then", "done", "outcome", "share", "size")
 
     def __init__(self) -> None:
         self.done = False
         self.outcome: Outcome = None
         self.size = 0  # bytes of the frame, for the connection's account
+        self.share: Share | None = None  # of the memory for answers, where the answer may be large
         self._then: Callable[[Deferred], None] | None = None
 
     def then(self, callback: Callable[["Deferred"], None]) -> None:
@@ -63,4 +67,24 @@ class Wait(NamedTuple):
     work: Coroutine[Any, Any, Answer]
 
 
-Reply = Answer | Deferred | Coroutine[Any, Any, Answer] | Wait
+class Sized(ABC):
+    """A request whose answer may be large: it begins once the node has memory for that."""
+
+    __slots__ = ("bytes_max",)
+
+    bytes_max: int  # it asks for no more
+
+    @abstractmethod
+    def expected(self) -> int:
+        """About how many bytes there are for it now; asked where memory is short."""
+
+    @abstractmethod
+    def begin(self, size: int, share: Share) -> Answer | Wait:
+        """Answer up to so many bytes. If it has to wait, it asks the share before it reads."""
+
+    @abstractmethod
+    def refuse(self) -> Answer:
+        """What is said where there was no memory in time."""
+
+
+Reply = Answer | Deferred | Coroutine[Any, Any, Answer] | Wait | Sized

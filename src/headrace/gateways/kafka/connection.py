@@ -10,6 +10,10 @@ little. An idle connection holds no buffer.
 Answering. A handler's answer goes out in the same callback if nothing is ahead of it. Otherwise the request gets a
 slot; slots are answered from the front.
 
+Answers that may be large (`Sized`). Where the node has memory for all that it asks for, such a request begins at once.
+Otherwise it begins once it is the first that is not answered and the node has memory for what it will answer
+(`gateways.answers`). What the peer leaves untaken is charged until it is taken to its last byte.
+
 Holding back. Reading stops while too many requests or bytes of them are unanswered, while the peer does not take its
 answers, or while the node has no memory left for frames. What was read already and not dispatched waits in `_stash`.
 
@@ -26,7 +30,9 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
 
-from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Wait
+from headrace.gateways.answers import SMALL_BYTES, Share, Untaken
+from headrace.gateways.connections import counted_address
+from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Deferred, Sized, Wait
 from headrace.gateways.kafka.outbox import Outbox
 from headrace.gateways.kafka.partial_frame import PartialFrame
 from headrace.gateways.kafka.shared import Shared
@@ -51,6 +57,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._outbox: Outbox
         self.peer = "?"
         self._host = "?"
+        self.address = "?"
+        self.completed_ms: int | None = None
         # What is read and not whole: the first bytes of a length, or of a frame.
         self._prefix = b""
         self._frame: PartialFrame | None = None
@@ -61,13 +69,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waits: set[asyncio.Task[Answer]] = set()
         self._held_back = False
         self._writing_paused = False
+        self._untaken = Untaken(shared.answers)
         self._draining = False
         self._closed = False
+        self._is_counted = False  # among those that are open
         # Times of the coarse clock.
         self._last_ms = shared.now_ms
         self._frame_since_ms = 0
         self._closing_since_ms: int | None = None
         self._finishing = False
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._slots) or self._outbox.untaken_bytes > 0
 
     @property
     def in_flight_count(self) -> int:
@@ -80,12 +94,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # uvloop's transports do not inherit from asyncio's.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
-        self._outbox = Outbox(transport, self._shared.counters)
+        self._outbox = Outbox(transport, self._shared.counters, pause_bytes=self._limits.write_pause_bytes)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         self._host = peer[0] if isinstance(peer, tuple) else self.peer
+        self.address = counted_address(peer)
         counters = self._shared.counters
-        if len(self._shared.connections) >= self._limits.connections_max:
+        if not self._shared.admit(self):
             counters.connections_refused += 1
             self._closed = True
             self._shared.warnings.warn(
@@ -93,15 +108,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             )
             transport.abort()
             return
-        self._shared.connections.add(self)
+        self._is_counted = True
         counters.connections_total += 1
         counters.connections_open += 1
         self._last_ms = self._shared.now_ms
-        transport.set_write_buffer_limits(high=self._limits.write_pause_bytes)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closed = True
-        if self in self._shared.connections:
+        if self._is_counted:
             self._shared.counters.connections_open -= 1
         self._shared.budget.leave(self._go_on)
         self._drop_partial_frame()
@@ -109,6 +123,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Long polls end here. Changes go on: what was accepted is carried out whether or not anybody hears of it.
         for task in list(self._waits):
             task.cancel()
+        self._untaken.resume()
         self._shared.remove(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -148,9 +163,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._writing_paused = True
         self._outbox.mark(self._shared.now_ms)
+        self._untaken.pause(max(self._outbox.untaken_bytes, self._outbox.big_bytes))
 
     def resume_writing(self) -> None:
         self._writing_paused = False
+        self._untaken.resume()
+        self._outbox.set_limits()
+        self._go_to_next()
         self._go_on()
 
     # Reading.
@@ -255,8 +274,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             reply = self._shared.serve(frame, self._host)
         except CloseConnectionError as error:
-            self._await_answer(Deferred(), len(frame)).finish(error)
-            self._answer_front()
+            self._close_behind(error, len(frame))
+            return
+        except Exception as error:  # noqa: BLE001 - logged; without an answer the connection cannot go on
+            self._close_behind(self._failed(error), len(frame))
             return
         if isinstance(reply, Deferred):
             self._await_answer(reply, len(frame))
@@ -264,12 +285,55 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(reply, list) or reply is None:
             if self._slots:
                 self._await_answer(Deferred(), len(frame)).finish(reply)
-            elif reply:
-                self._outbox.put(reply)
+            else:
+                self._outbox.put(reply or [])
+                self._note_completed()
+        elif isinstance(reply, Sized):
+            self._take_in(reply, len(frame))
         elif isinstance(reply, Wait):
             self._waits.add(self._begin(reply.work, len(frame)))
         else:
             self._begin(reply, len(frame))
+
+    def _take_in(self, sized: Sized, size: int) -> None:
+        """Begin a request whose answer may be large, at once if nothing is in its way."""
+        answers = self._shared.answers
+        share = Share(answers)
+        if not self._slots and answers.has_room(sized.bytes_max):
+            reply = sized.begin(sized.bytes_max, share)
+            if isinstance(reply, Wait):
+                share.next()
+                task = self._begin(reply.work, size)
+                self._waits.add(task)
+                self._slots[0].share = share
+            else:
+                self._outbox.put(reply or [])
+                self._note_completed()
+            return
+        slot = self._await_answer(Deferred(), size)
+        slot.then(self._finish)
+        slot.share = share
+        expected = sized.expected()
+        if expected <= SMALL_BYTES:
+            self._begin_sized(slot, sized, SMALL_BYTES, granted=True)
+        else:
+            share.ask(expected, lambda granted: self._begin_sized(slot, sized, expected, granted=granted))
+        self._go_to_next()
+
+    def _begin_sized(self, slot: Deferred, sized: Sized, size: int, *, granted: bool) -> None:
+        assert slot.share is not None
+        reply = sized.begin(size, slot.share) if granted else sized.refuse()
+        if isinstance(reply, Wait):
+            task = self._shared.under_way.begin(reply.work)
+            task.add_done_callback(partial(self._finish_task, slot))
+            self._waits.add(task)
+        else:
+            slot.finish(reply)
+
+    def _go_to_next(self) -> None:
+        """Let the first request that is not answered ask for memory, if it waits for its turn to do so."""
+        if self._slots and not self._writing_paused and (share := self._slots[0].share) is not None:
+            share.next()
 
     def _begin(self, work: Coroutine[Any, Any, Answer], size: int) -> "asyncio.Task[Answer]":
         slot = self._await_answer(Deferred(), size)
@@ -285,6 +349,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._shared.budget.take(size)
         return slot
 
+    def _close_behind(self, refusal: CloseConnectionError, size: int) -> None:
+        """Close once every earlier request is answered."""
+        self._await_answer(Deferred(), size).finish(refusal)
+        self._answer_front()
+
+    def _failed(self, error: BaseException) -> CloseConnectionError:
+        self._shared.warnings.fail("Kafka request failed outside its handler", error, peer=self.peer)
+        return CloseConnectionError("internal error")
+
     def _finish_task(self, slot: Deferred, task: "asyncio.Task[Answer]") -> None:
         self._waits.discard(task)
         if task.cancelled():
@@ -296,14 +369,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(error, CloseConnectionError):
             slot.finish(error)
         else:
-            _LOGGER.error("Kafka request failed outside its handler", exc_info=error, extra={"peer": self.peer})
-            slot.finish(CloseConnectionError("internal error"))
+            slot.finish(self._failed(error))
 
     def _finish(self, slot: Deferred) -> None:
         if self._closed:
             # Nobody to answer; the frame's memory is free all the same. Slots behind give theirs when they finish.
-            self._shared.budget.give(slot.size)
-            slot.size = 0
+            self._let_go(slot)
         elif not self._finishing and self._slots[0] is slot:
             # One sync finishes many requests in one turn of the loop: their answers leave with one write.
             self._finishing = True
@@ -331,6 +402,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 refusal = outcome
             elif outcome:
                 outbox.put(outcome)
+            if slot.share is not None:
+                self._flush()  # the share is given back once what is not taken is charged
+                slot.share.give()
+                if self._closed:
+                    break
         self._in_flight_bytes -= done_bytes
         self._shared.budget.give(done_bytes)
         if refusal is not None:
@@ -338,13 +414,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.close_for(refusal.reason, **refusal.fields)
             return
         self._last_ms = self._shared.now_ms
+        self._note_completed()
         if self._draining and not slots:
             self._flush()
             self._close_transport()
+        elif slots and slots[0].share is not None:
+            self._go_to_next()
+
+    def _note_completed(self) -> None:
+        if self.completed_ms is None:
+            self._shared.prove(self)
+        self.completed_ms = self._shared.now_ms
 
     def _flush(self) -> None:
         if self._closed:
             return
+        if self._writing_paused:
+            self._untaken.add(self._outbox.size)
         self._outbox.flush()
         if self._writing_paused and self._outbox.untaken_bytes > self._limits.write_buffer_bytes_max:
             self.close_for("answers not taken", buffered_bytes=self._outbox.untaken_bytes)
@@ -354,11 +440,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def check_deadlines(self, now_ms: int) -> None:
         limits = self._limits
         if self._closing_since_ms is not None:
-            if now_ms - self._closing_since_ms >= limits.write_deadline_ms:
+            if now_ms - self._closing_since_ms >= self._shared.write_deadline_ms(limits.write_deadline_ms):
                 self.abort()
             return
         if self._closed or self._draining:
             return
+        self._settle(now_ms)
         # While we do not read, the frame's time stands still. Waiting for memory is the exception: a frame that is
         # not whole holds some, and must not do so for ever.
         reading = not self._held_back or (self._frame is not None and not self._slots and not self._writing_paused)
@@ -366,16 +453,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if now_ms - self._frame_since_ms >= limits.frame_deadline_ms:
                 have, size = (0, 0) if self._frame is None else (self._frame.have, self._frame.size)
                 self.close_for("frame not complete in time", have_bytes=have, frame_bytes=size)
-        elif self._writing_paused:
-            if self._outbox.since_mark_ms(now_ms) >= limits.write_deadline_ms:
+        elif self._outbox.untaken_bytes and (self._writing_paused or self._shared.answers.is_wanted):
+            if self._outbox.since_mark_ms(now_ms) >= self._shared.write_deadline_ms(limits.write_deadline_ms):
                 taken = self._outbox.taken_bytes
-                if taken < limits.write_progress_bytes_min:
+                if taken < self._untaken.progress_bytes_min(limits.write_progress_bytes_min):
                     self.close_for("answers not taken", taken_bytes=taken, deadline_ms=limits.write_deadline_ms)
                 else:
                     self._outbox.mark(now_ms)
         elif not self._slots and now_ms - self._last_ms >= limits.connection_idle_ms_max:
             _LOGGER.debug("idle Kafka connection closed", extra={"peer": self.peer})
             self._close_transport()
+
+    def _settle(self, now_ms: int) -> None:
+        """Charge what is in memory: what the peer has not taken, and answers that wait for those ahead of them."""
+        untaken_bytes = self._outbox.untaken_bytes
+        if not untaken_bytes:
+            self._outbox.mark(now_ms)
+        waiting = [slot.outcome for slot in self._slots if slot.share is None and isinstance(slot.outcome, list)]
+        self._untaken.settle(untaken_bytes, sum(len(buffer) for answer in waiting for buffer in answer))
 
     def drain(self) -> None:
         """The node stops: no further request is read, those that are dispatched are answered, then it closes."""
@@ -387,6 +482,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._held_back:
             self._held_back = True
             self._transport.pause_reading()
+        for slot in list(self._slots):
+            if slot.share is not None:
+                slot.share.refuse()
         if not self._slots:
             self._close_transport()
 
@@ -413,9 +511,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Memory of requests that are finished and now will not be answered; the unfinished give theirs in _finish."""
         for slot in self._slots:
             if slot.done:
-                self._shared.budget.give(slot.size)
-                slot.size = 0
+                self._let_go(slot)
+            elif slot.share is not None:
+                slot.share.refuse()  # what has not begun ends here
+                slot.share.give()
         self._slots.clear()
+
+    def _let_go(self, slot: Deferred) -> None:
+        """Give back the memory of a request that will not be answered."""
+        self._shared.budget.give(slot.size)
+        slot.size = 0
+        if slot.share is not None:
+            slot.share.give()
+
+    def displace(self) -> None:
+        self.close_for("displaced by a new connection", idle_since_ms=self.completed_ms)
 
     def abort(self) -> None:
         self._closed = True

@@ -1,7 +1,6 @@
 """What every handler is given, and what an API's file declares about itself."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from headrace.broker.group.port import GroupPort
 from headrace.broker.group.share_port import SharePort
 from headrace.broker.under_way import UnderWay
 from headrace.cluster.catalog import NodeAddress
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.counters import KafkaCounters
 from headrace.gateways.kafka.deadlines import Deadlines
@@ -18,11 +18,10 @@ from headrace.gateways.kafka.limits import KafkaLimits
 from headrace.gateways.kafka.metadata_cache import MetadataCache
 from headrace.gateways.kafka.port import BrokerPort, TransactionPort
 from headrace.gateways.kafka.share_session import ShareSessions
+from headrace.gateways.kafka.warning import PeerWarnings
 from headrace.host.clock import Clock
 from headrace.model.errors import HeadraceError, TimedOutError
 from headrace.wire.kafka.frame import RequestHeader
-
-_LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -40,6 +39,7 @@ class Context:
         limits: KafkaLimits,
         clock: Clock,
         counters: KafkaCounters,
+        answers: AnswerBudget | None = None,
     ) -> None:
         self.broker = broker
         self._groups = groups
@@ -49,11 +49,21 @@ class Context:
         self.limits = limits
         self.clock = clock
         self.counters = counters
+        self.answers = answers or AnswerBudget()
+        self.warnings = PeerWarnings(clock)
         # Incremental changes read a topic's settings and write them back: one at a time.
         self.altering = asyncio.Lock()
         self.metadata_cache = MetadataCache(limits.metadata_answers_max)
         self.deadlines = Deadlines(clock)
         self._under_way = UnderWay()
+
+    @property
+    def has_groups(self) -> bool:
+        return self._groups is not None
+
+    @property
+    def has_transactions(self) -> bool:
+        return self._transactions is not None
 
     @property
     def groups(self) -> GroupPort:
@@ -90,7 +100,7 @@ class Context:
         """Note an error that goes into an answer; one that no rule expected is logged with its traceback."""
         if not isinstance(error, HeadraceError | RefusedError):
             self.counters.handler_failures += 1
-            _LOGGER.error("Kafka request failed", exc_info=error)
+            self.warnings.fail("Kafka request failed", error)
         return error
 
     async def finish_within(self, timeout_ms: int, work: Coroutine[Any, Any, T]) -> T:

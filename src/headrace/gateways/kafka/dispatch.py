@@ -5,7 +5,6 @@ reason. A handler's exception is turned into an answer with an error code where 
 """
 
 import inspect
-import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +13,6 @@ from headrace.gateways.kafka.answer import Answer, CloseConnectionError, Reply, 
 from headrace.gateways.kafka.body import read_body
 from headrace.gateways.kafka.context import AnyApi, Api, Context, PeerApi, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
-from headrace.model.errors import HeadraceError
 from headrace.wire.kafka.api import API_VERSIONS_KEY
 from headrace.wire.kafka.frame import (
     RequestHeader,
@@ -30,8 +28,6 @@ from headrace.wire.kafka.messages.api_versions import (
 )
 from headrace.wire.kafka.primitives import INT32, MalformedError
 from headrace.wire.kafka.registry import APIS
-
-_LOGGER = logging.getLogger(__name__)
 
 _FEATURES_FROM = 3  # of ApiVersions
 
@@ -68,12 +64,10 @@ class Dispatcher:
         return self._serve(api, header, frame)
 
     def _serve(self, api: Api, header: RequestHeader, frame: bytearray) -> Reply:
-        known = APIS[api.key]
-        if not known.min_version <= header.api_version <= known.max_version:
-            raise _unsupported(header)
+        refusal = _version_refusal(api, header)
         request = _parse(header, frame)
-        if not api.version_min <= header.api_version <= api.version_max:
-            return self._refuse(api, header, request, _version_refusal(api, header))
+        if refusal is not None:
+            return self._refuse(api, header, request, refusal)
         try:
             response = api.handle(self._context, request, header.api_version)
         except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
@@ -101,28 +95,28 @@ class Dispatcher:
             response = api.refuse(request, header.api_version, code, message_of(error))
             if response is not None:
                 return self._encode(header, response)
-        except Exception:
-            _LOGGER.exception("Kafka refusal could not be built", extra={"api_key": api.key})
+        except Exception as failure:  # noqa: BLE001 - logged; the connection is closed
+            self._context.warnings.fail("Kafka refusal could not be built", failure, api_key=api.key)
         raise CloseConnectionError("request refused", api_key=api.key, error=message_of(error))
 
     def _serve_raw(self, api: RawApi, header: RequestHeader, frame: bytearray) -> Reply:
-        context = self._context
-        if not api.version_min <= header.api_version <= api.version_max:
-            try:
-                refusal = _version_refusal(api, header)
-                return api.refuse(context, header, frame, ErrorCode.UNSUPPORTED_VERSION, str(refusal))
-            except MalformedError:
-                raise _unsupported(header) from None
+        refusal = _version_refusal(api, header)
         try:
-            return api.serve(context, header, frame)
-        except CloseConnectionError:
-            raise
+            if refusal is not None:
+                return self._refuse_raw(api, header, frame, refusal)
+            try:
+                return api.serve(self._context, header, frame)
+            except (CloseConnectionError, MalformedError):
+                raise
+            except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
+                return self._refuse_raw(api, header, frame, self._context.explain(error))
         except MalformedError as error:
             raise _malformed(header, error) from None
-        except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
-            context.explain(error)
-            context.counters.count_error(code_of(error))
-            return api.refuse(context, header, frame, code_of(error), message_of(error))
+
+    def _refuse_raw(self, api: RawApi, header: RequestHeader, frame: bytearray, error: BaseException) -> Reply:
+        code = code_of(error)
+        self._context.counters.count_error(code)
+        return api.refuse(self._context, header, frame, code, message_of(error))
 
     # ApiVersions: answered for any version, from bytes made once.
 
@@ -174,21 +168,24 @@ def _parse(header: RequestHeader, frame: bytearray) -> Any:
         raise _malformed(header, error) from None
 
 
-def _malformed(header: RequestHeader, error: HeadraceError) -> CloseConnectionError:
+def _malformed(header: RequestHeader, error: MalformedError) -> CloseConnectionError:
     return CloseConnectionError(
         "malformed request", api_key=header.api_key, api_version=header.api_version, error=str(error)
     )
 
 
-def _unsupported(header: RequestHeader) -> CloseConnectionError:
-    return CloseConnectionError(
-        "unsupported version", api_key=header.api_key, api_version=header.api_version, client_id=header.client_id
-    )
-
-
-def _version_refusal(api: AnyApi, header: RequestHeader) -> RefusedError:
-    name = APIS[api.key].name
+def _version_refusal(api: AnyApi, header: RequestHeader) -> RefusedError | None:
+    """Why a version is not served, or None if it is. Where no answer can be written, the connection is closed."""
+    version = header.api_version
+    if api.version_min <= version <= api.version_max:
+        return None
+    known = APIS[api.key]
+    lowest = known.min_version if api.version_min_advertised is None else api.version_min_advertised
+    if not lowest <= version <= known.max_version:
+        raise CloseConnectionError(
+            "unsupported version", api_key=header.api_key, api_version=version, client_id=header.client_id
+        )
     return RefusedError(
         ErrorCode.UNSUPPORTED_VERSION,
-        f"{name} version {header.api_version} is not served; use {api.version_min} to {api.version_max}",
+        f"{known.name} version {version} is not served; use {api.version_min} to {api.version_max}",
     )

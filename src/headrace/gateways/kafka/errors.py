@@ -24,8 +24,10 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     MESSAGE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -33,7 +35,6 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
-    CLUSTER_AUTHORIZATION_FAILED = 31
     INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
@@ -127,7 +128,9 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.NotLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.PartitionOfflineError: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.DiskFullError: ErrorCode.KAFKA_STORAGE_ERROR,
-    errors.OverloadedError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    errors.DiskFailedError: ErrorCode.KAFKA_STORAGE_ERROR,
+    # Producers try again. librdkafka would give up on a produce request that is told of throttling.
+    errors.OverloadedError: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.TimedOutError: ErrorCode.REQUEST_TIMED_OUT,
     # Clients look for the leader again, find the connection closed, and come back to the node that has taken over.
     errors.ShuttingDownError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -142,10 +145,13 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.ForeignDataError: ErrorCode.UNKNOWN_SERVER_ERROR,
     # Queues, as far as Kafka clients meet them: through topics that are queues, and by share groups.
     errors.UnknownQueueError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.NotAQueueError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.QueueExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.TopicHasRecordsError: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.InvalidReceiptError: ErrorCode.INVALID_REQUEST,
     errors.StaleReceiptError: ErrorCode.INVALID_RECORD_STATE,
-    errors.QueueFullError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    # Every producer waits a moment and sends the same batch again, as when a topic lacks replicas for a while.
+    errors.QueueFullError: ErrorCode.NOT_ENOUGH_REPLICAS,
     errors.TooManyLeasedError: ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     errors.UnknownMessageError: ErrorCode.INVALID_RECORD_STATE,
     errors.RedriveRunningError: ErrorCode.INVALID_REQUEST,
@@ -172,6 +178,7 @@ CODES: Mapping[type[errors.HeadraceError], ErrorCode] = {
     errors.InvalidSessionTimeoutError: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.OffsetMetadataTooLargeError: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnstableOffsetError: ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    errors.GroupUnsettledError: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.CoordinatorUnavailableError: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 

@@ -6,10 +6,12 @@ in `apis` makes one call of the broker, `errors` has the code for whatever goes 
 
 from headrace.broker.group.port import GroupPort
 from headrace.broker.group.share_port import SharePort
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.kafka.apis import (
     add_offsets_to_txn_25,
     add_partitions_to_txn_24,
     alter_configs_33,
+    alter_share_group_offsets_91,
     api_versions_18,
     consumer_group_describe_69,
     consumer_group_heartbeat_68,
@@ -17,12 +19,17 @@ from headrace.gateways.kafka.apis import (
     create_topics_19,
     delete_groups_42,
     delete_records_21,
+    delete_share_group_offsets_92,
     delete_topics_20,
+    describe_client_quotas_48,
     describe_cluster_60,
     describe_configs_32,
     describe_groups_15,
     describe_log_dirs_35,
     describe_producers_61,
+    describe_quorum_55,
+    describe_share_group_offsets_90,
+    describe_topic_partitions_75,
     describe_transactions_65,
     end_txn_26,
     fetch_1,
@@ -32,6 +39,7 @@ from headrace.gateways.kafka.apis import (
     init_producer_id_22,
     join_group_11,
     leave_group_13,
+    list_config_resources_74,
     list_groups_16,
     list_offsets_2,
     list_transactions_66,
@@ -74,7 +82,11 @@ SERVED: tuple[AnyApi, ...] = (
     describe_log_dirs_35.API,
     create_partitions_37.API,
     incremental_alter_configs_44.API,
+    describe_client_quotas_48.API,
+    describe_quorum_55.API,
     describe_cluster_60.API,
+    list_config_resources_74.API,
+    describe_topic_partitions_75.API,
 )
 
 # Served where the node has groups.
@@ -114,6 +126,9 @@ SHARES_SERVED: tuple[AnyApi, ...] = (
     share_group_describe_77.API,
     share_fetch_78.API,
     share_acknowledge_79.API,
+    describe_share_group_offsets_90.API,
+    alter_share_group_offsets_91.API,
+    delete_share_group_offsets_92.API,
 )
 
 
@@ -128,9 +143,11 @@ async def start_kafka(
     host: str,
     port: int,
     limits: KafkaLimits | None = None,
+    answers: AnswerBudget | None = None,
 ) -> KafkaListener:
     """Serve Kafka clients on an address until the listener is stopped."""
     limits = limits or KafkaLimits()
+    answers = answers or AnswerBudget()
     counters = KafkaCounters()
     context = Context(
         broker,
@@ -140,6 +157,7 @@ async def start_kafka(
         limits=limits,
         clock=clock,
         counters=counters,
+        answers=answers,
     )
     served = SERVED if groups is None else SERVED + GROUPS_SERVED
     features: dict[str, int] = {}
@@ -149,4 +167,13 @@ async def start_kafka(
     if shares is not None:
         served += SHARES_SERVED
     dispatcher = Dispatcher(context, served, features)
-    return await listen(transport, host, port, serve=dispatcher.serve, limits=limits, clock=clock, counters=counters)
+    return await listen(
+        transport,
+        host,
+        port,
+        serve=dispatcher.serve,
+        limits=limits,
+        clock=clock,
+        counters=counters,
+        answers=answers,
+    )

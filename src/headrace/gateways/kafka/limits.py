@@ -33,7 +33,10 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A frame, from its first byte to its last.
     frame_deadline_ms: int = 30_000
     connection_idle_ms_max: int = 600_000
+    # Above either, a new connection takes the place of an idle one (`gateways.connections`) or is refused. Many workers
+    # behind one proxy share its address, so that may have most of the places.
     connections_max: int = 10_000
+    connections_for_address_max: int = 7_500
     # How often deadlines are looked at, and so how late one may be noticed.
     sweep_ms: int = 1_000
     # A stopping node answers what is in flight for at most this long.

@@ -2,6 +2,7 @@
 
 import logging
 
+from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.kafka.connection import KafkaConnection
 from headrace.gateways.kafka.counters import KafkaCounters
 from headrace.gateways.kafka.limits import KafkaLimits
@@ -55,8 +56,9 @@ async def listen(
     limits: KafkaLimits,
     clock: Clock,
     counters: KafkaCounters,
+    answers: AnswerBudget | None = None,
 ) -> KafkaListener:
-    shared = Shared(serve=serve, limits=limits, clock=clock, counters=counters)
+    shared = Shared(serve=serve, limits=limits, clock=clock, counters=counters, answers=answers)
     listener = await transport.listen(host, port, lambda: KafkaConnection(shared))
     shared.start_sweeping()
     return KafkaListener(shared, listener)

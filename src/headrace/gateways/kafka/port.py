@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from headrace.broker.fetch import Fetch, Fetched
+from headrace.broker.config import BrokerConfig
+from headrace.broker.fetch import Fetch, Fetched, Room
 from headrace.broker.group.port import Caller, OffsetCommit, Outcomes
 from headrace.broker.pending import Appended
 from headrace.broker.promise import Promise
+from headrace.broker.transaction.config import TransactionsConfig
 from headrace.cluster.catalog import NodeAddress
 from headrace.folds.producer import ProducerState
 from headrace.folds.transaction.fold import Producer
@@ -78,13 +80,20 @@ class BrokerPort(Protocol):
     @property
     def data_directory(self) -> str: ...
 
+    @property
+    def config(self) -> BrokerConfig: ...
+
     def nodes(self) -> Sequence[NodeAddress]: ...
 
     def partition(self, topic: str | UUID, index: int) -> PartitionPort: ...
 
     def partitions(self) -> Iterable[PartitionPort]: ...
 
-    def fetch(self, request: Fetch) -> list[Fetched] | Awaitable[list[Fetched]]: ...
+    def fetch(self, request: Fetch, room: Room | None = None) -> list[Fetched] | Awaitable[list[Fetched]]: ...
+
+    def readable_bytes(self, request: Fetch) -> int: ...
+
+    def positions(self, request: Fetch) -> list[Fetched]: ...
 
     def is_complete(self, topic: Topic) -> bool: ...
 
@@ -113,6 +122,9 @@ class BrokerPort(Protocol):
 
 class TransactionPort(Protocol):
     """The coordinator of transactions. Calls are answered when what they rest on is durable."""
+
+    @property
+    def config(self) -> TransactionsConfig: ...
 
     async def begin_producer(
         self, id: str, *, timeout_ms: int, expected: tuple[int, int] | None = None

@@ -1,11 +1,14 @@
 """Topic settings as Kafka's admin tools see them: value, where it came from, type, what it falls back to."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from headrace.model.errors import InvalidConfigError
-from headrace.model.topic import CONFIG_KEYS, Topic, TopicConfig, show_value
+from headrace.model.errors import InvalidConfigError, InvalidGroupIdError
+from headrace.model.group_setting import GROUP_KEYS
+from headrace.model.setting import ConfigKey, show_value
+from headrace.model.topic import Topic
+from headrace.model.topic_setting import CONFIG_KEYS
 from headrace.wire.kafka.messages.alter_configs import AlterableConfig
 from headrace.wire.kafka.messages.create_topics import CreatableTopicConfig
 
@@ -14,6 +17,7 @@ class Source(IntEnum):
     TOPIC = 1  # set on the topic itself
     STATIC_BROKER = 4  # from the node's own configuration
     DEFAULT = 5
+    GROUP = 8  # set on the group itself
 
 
 class Kind(IntEnum):
@@ -28,10 +32,10 @@ class Kind(IntEnum):
 class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
-_KINDS = {"string": Kind.STRING, "int": Kind.INT, "long": Kind.LONG, "double": Kind.DOUBLE, "list": Kind.LIST}
-_DEFAULTS = TopicConfig()
+_KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
 class Setting(NamedTuple):
@@ -43,19 +47,42 @@ class Setting(NamedTuple):
     documentation: str
 
 
+def kind_of(key: ConfigKey) -> Kind:
+    return _KINDS[key.kind]
+
+
 def topic_settings(topic: Topic) -> Iterator[Setting]:
     """Every setting of a topic, also those that follow the default."""
     for key in CONFIG_KEYS.values():
-        default = show_value(_DEFAULTS, key)
-        is_set = key.name in topic.overrides
         yield Setting(
             key.name,
-            show_value(topic.config, key) if is_set else default,
-            Source.TOPIC if is_set else Source.DEFAULT,
-            _KINDS[key.kind],
+            show_value(key, topic.overrides),
+            Source.TOPIC if key.name in topic.overrides else Source.DEFAULT,
+            kind_of(key),
+            key.default,
+            f"{key.documentation} Takes {key.grammar}.",
+        )
+
+
+def group_settings(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[Setting]:
+    """Every setting of a group, whether or not the group exists."""
+    for key in GROUP_KEYS.values():
+        default = defaults.get(key.name, key.default)
+        is_set = key.name in overrides
+        yield Setting(
+            key.name,
+            show_value(key, overrides) if is_set else default,
+            Source.GROUP if is_set else Source.DEFAULT,
+            kind_of(key),
             default,
             f"{key.documentation} Takes {key.grammar}.",
         )
+
+
+def check_group(group_id: str) -> str:
+    if not group_id:
+        raise InvalidGroupIdError("settings are those of one group; name it")
+    return group_id
 
 
 def whole_overrides(configs: Iterable[AlterableConfig | CreatableTopicConfig]) -> dict[str, str]:

@@ -62,7 +62,7 @@ class ShareSessions:
         last = self._sessions.pop(member, None)
         if last is None:
             self._make_room()
-        session = ShareSession(Holder() if last is None else last.holder)
+        session = ShareSession(Holder(member.group_id) if last is None else last.holder)
         session.update(wanted, ())
         return self._heard(member, session)
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from headrace.gateways.connections import Connection, Connections
+from headrace.gateways.answers import AnswerBudget
+from headrace.gateways.connections import Connections
 from headrace.gateways.kafka.answer import Reply
 from headrace.gateways.kafka.budget import ByteBudget
 from headrace.gateways.kafka.counters import KafkaCounters
@@ -15,8 +16,22 @@ Serve = Callable[[bytearray, str], Reply]
 
 
 class Shared(Connections):
-    def __init__(self, *, serve: Serve, limits: KafkaLimits, clock: Clock, counters: KafkaCounters) -> None:
-        super().__init__(clock=clock, sweep_ms=limits.sweep_ms)
+    def __init__(
+        self,
+        *,
+        serve: Serve,
+        limits: KafkaLimits,
+        clock: Clock,
+        counters: KafkaCounters,
+        answers: AnswerBudget | None = None,
+    ) -> None:
+        super().__init__(
+            clock=clock,
+            sweep_ms=limits.sweep_ms,
+            connections_max=limits.connections_max,
+            for_address_max=limits.connections_for_address_max,
+            answers=answers,
+        )
         self.serve = serve
         self.limits = limits
         self.counters = counters
@@ -25,8 +40,3 @@ class Shared(Connections):
         # A read is parsed to its end, and what is left of it copied out, before any other connection reads.
         self.receive_buffer = bytearray(limits.receive_bytes)
         self.receive_view = memoryview(self.receive_buffer)
-
-    def remove(self, connection: Connection) -> None:
-        self.connections.discard(connection)
-        if not self.connections and self.on_empty is not None:
-            self.on_empty()

@@ -5,24 +5,31 @@ the adapter is one call: the request as one event in, the answer collected from 
 which is why no second HTTP server is needed for it (docs/decisions/0010).
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
+from headrace.gateways.answers import SMALL_BYTES
 from headrace.gateways.http.message import PLAIN_TEXT, Request, Response
-from headrace.gateways.http.router import Found, Route, decode, method_not_allowed, not_found
+from headrace.gateways.http.router import Found, Route, Sized, decode, method_not_allowed, not_found
 
 _NOT_OURS = frozenset({b"content-type", b"content-length", b"date", b"connection"})
+
+
+# About how many bytes the answer to a GET has, by its route, what stands in the path's placeholders, and its query.
+SizeOf = Callable[[str, Mapping[str, str], str], int]
 
 
 class AsgiFallback:
     """What the router asks for paths that it does not have itself."""
 
-    def __init__(self, application: Starlette) -> None:
+    def __init__(self, application: Starlette, *, size_of: SizeOf) -> None:
         self._application = application
+        self._size_of = size_of
         self._routes = [route for route in application.routes if isinstance(route, StarletteRoute)]
 
     def find(self, method: str, path: str) -> Found:
@@ -32,14 +39,19 @@ class AsgiFallback:
         scope = {"type": "http", "method": method, "path": "/".join(segments)}
         methods: dict[str, tuple[Route, ...]] = {}
         for route in self._routes:
-            match, _ = route.matches(scope)
+            match, child = route.matches(scope)
             if match is Match.NONE:
                 continue
-            declared = Route(method, route.path, self._serve)
+            look = partial(self._look, route.path, child.get("path_params", {}))
+            declared = Route(method, route.path, look if method in ("GET", "HEAD") else self._serve)
             if match is Match.FULL:
                 return Found((declared,), ())
             methods |= dict.fromkeys(route.methods or (), (declared,))
         raise method_not_allowed(methods) if methods else not_found()
+
+    def _look(self, path: str, params: Mapping[str, str], request: Request) -> Coroutine[Any, Any, Response] | Sized:
+        size = self._size_of(path, params, request.query)
+        return Sized(size, partial(self._serve, request)) if size > SMALL_BYTES else self._serve(request)
 
     async def _serve(self, request: Request) -> Response:
         events = [{"type": "http.request", "body": request.body, "more_body": False}]

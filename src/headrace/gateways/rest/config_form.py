@@ -75,6 +75,9 @@ class NewQueue(msgspec.Struct, forbid_unknown_fields=True):
     config: ConfigForm = msgspec.field(default_factory=ConfigForm)
     partitions: Annotated[float, Meta(multiple_of=1, ge=1, le=PARTITIONS_MAX)] | UnsetType = UNSET
     durability: Literal["fsync", "replicated", "memory"] | UnsetType = UNSET
+    convert: Annotated[
+        bool, Meta(description="make a queue of a topic of this name that holds records; without it, that is refused")
+    ] = False
 
 
 class QueueChange(msgspec.Struct, forbid_unknown_fields=True):

@@ -106,6 +106,7 @@ def decode(decoder: Decoder[T], body: bytes) -> T:
 
 def wrong_shape(what: str) -> RefusedError:
     """From msgspec's sentence, which ends with the place where there is one."""
+    what = what.replace("`float` that's a multiple of 1.0", "a whole number").replace("`float", "`number")
     match = re.search(r" - at (?:`key` in )?`\$\.?(.*?)`$", what)
     place = match[1] if match is not None else ""
     named = re.search(r"(?:unknown|missing required) field `([^`]*)`", what)
@@ -168,6 +169,13 @@ def read_seconds(fields: Mapping[str, str], name: str, *, at_most: float, at_lea
     if _NUMBER.fullmatch(text) is None or not at_least <= float(text) <= at_most:
         raise invalid_field(name, f"it takes seconds from {at_least:g} to {at_most:.0f}")
     return float(text)
+
+
+def read_switch(fields: Mapping[str, str], name: str) -> bool:
+    text = fields.get(name, "false")
+    if text not in ("true", "false"):
+        raise invalid_field(name, "it takes true or false")
+    return text == "true"
 
 
 def read_count(fields: Mapping[str, str], name: str, *, at_least: int, at_most: int) -> int | None:

@@ -39,6 +39,13 @@ Reason = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 Delay = Annotated[Span | None, Meta(description="before it is visible; none: what the queue says")]
 ReleaseDelay = Annotated[Span | None, Meta(description="before it is visible again; none: the queue's back-off")]
 Unbegun = Annotated[bool, Meta(description="nobody has begun with it: visible at once, and no attempt is counted")]
+Error = Annotated[
+    str,
+    Meta(
+        max_length=TEXT_LENGTH_MAX,
+        description="what the consumer failed with; the last one goes to the dead-letter queue with the message",
+    ),
+]
 Ttl = Annotated[Life | None, Meta(description="after which it is dropped; none: what the queue says")]
 
 
@@ -225,6 +232,7 @@ class ReleaseForm(msgspec.Struct, forbid_unknown_fields=True):
     receipt_handle: Handle
     delay: ReleaseDelay = None
     unbegun: Unbegun = False
+    error: Error = ""
 
 
 class Releases(msgspec.Struct, forbid_unknown_fields=True):
@@ -243,6 +251,7 @@ class Rejections(msgspec.Struct, forbid_unknown_fields=True):
 class ReleaseOptions(msgspec.Struct, forbid_unknown_fields=True):
     delay: ReleaseDelay = None
     unbegun: Unbegun = False
+    error: Error = ""
 
 
 class RejectOptions(msgspec.Struct, forbid_unknown_fields=True):

@@ -31,11 +31,10 @@ def rest_router(
     """What a listener serves: these other routes first, then REST's."""
     # An answer that is overdue would be given up; a wait that is over is answered.
     wait_seconds_max = min(WAIT_SECONDS_MAX, limits.answer_deadline_ms * 5 // 6 / 1_000)
-    application = QueueRoutes(queues, is_admin=is_admin, admin_address=admin_address).application(
-        *description_routes(wait_seconds_max=wait_seconds_max)
-    )
+    queue_routes = QueueRoutes(queues, is_admin=is_admin, admin_address=admin_address)
+    application = queue_routes.application(*description_routes(wait_seconds_max=wait_seconds_max))
     messages = message_routes(queues, wait_seconds_max=wait_seconds_max)
     return Router(
         [*others, *messages, *transaction_routes(transactions)],
-        fallback=AsgiFallback(application),
+        fallback=AsgiFallback(application, size_of=queue_routes.answer_bytes),
     )

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.broker.queue.port import Extension, Queues, Rejection, Release
+from headrace.gateways.answers import SMALL_BYTES
 from headrace.gateways.http.message import JSON, RefusedError, Request, Response
-from headrace.gateways.http.router import Later, Route
+from headrace.gateways.http.router import Later, Route, Sized
 from headrace.gateways.rest import form
 from headrace.gateways.rest.decode import (
     Body,
@@ -74,7 +75,7 @@ def message_routes(queues: Queues, *, wait_seconds_max: float = WAIT_SECONDS_MAX
     messages = MessageRoutes(queues, wait_seconds_max=wait_seconds_max)
     return [
         Route("POST", MESSAGES, messages.send),
-        Route("GET", MESSAGES, messages.receive, head=False),
+        Route("GET", MESSAGES, messages.receive, is_safe=False),
         Route("DELETE", MESSAGE, messages.acknowledge_one),
         Route("PATCH", MESSAGE, messages.change_one),
         Route("POST", "/queues/{queue}/acknowledgements", messages.acknowledge),
@@ -136,8 +137,14 @@ class MessageRoutes:
 
     # Receiving.
 
-    def receive(self, request: Request) -> Later[list[Received]]:
+    def receive(self, request: Request) -> Later[list[Received]] | Sized:
         wanted = _wanted(request.query, self._wait_seconds_max)
+        size = self._queues.answer_bytes(request.values[0], wanted.count_max)
+        if size <= SMALL_BYTES:
+            return self._receive(request, wanted)
+        return Sized(size, partial(self._receive, request, wanted))
+
+    def _receive(self, request: Request, wanted: Wanted) -> Later[list[Received]]:
         receive = self._queues.receive(
             request.values[0],
             count_max=wanted.count_max,
@@ -146,7 +153,7 @@ class MessageRoutes:
             attempt_id=wanted.attempt_id,
         )
         render = _render_packed if answer_form(request) is Form.MSGPACK else _render
-        return Later(receive.promise, render, receive.cancel)
+        return Later(receive.promise, render, receive.cancel, lambda: receive.is_waiting)
 
     # Leases, one at a time.
 
@@ -161,7 +168,8 @@ class MessageRoutes:
         if len(given) != 1:
             raise invalid_field("lease", "give exactly one of lease, release and reject")
         if isinstance(change.release, form.ReleaseOptions):
-            release = Release(receipt, milliseconds_or_none(change.release.delay), change.release.unbegun)
+            asked = change.release
+            release = Release(receipt, milliseconds_or_none(asked.delay), asked.unbegun, asked.error)
             return Later(self._queues.release(queue, (release,)), _none_or_raise)
         if isinstance(change.reject, form.RejectOptions):
             return Later(self._queues.reject(queue, (Rejection(receipt, change.reject.reason),)), _none_or_raise)
@@ -182,7 +190,8 @@ class MessageRoutes:
     def release(self, request: Request) -> Later[Any]:
         body = _read(_RELEASES, request)
         releases = [
-            Release(entry.receipt_handle, milliseconds_or_none(entry.delay), entry.unbegun) for entry in body.releases
+            Release(entry.receipt_handle, milliseconds_or_none(entry.delay), entry.unbegun, entry.error)
+            for entry in body.releases
         ]
         return Later(self._queues.release(request.values[0], releases), results(request))
 

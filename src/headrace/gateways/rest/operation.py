@@ -183,7 +183,8 @@ def _of_queues() -> list[Operation]:
     queue = "/queues/{queue}"
     return [
         Operation(QUEUES, "get", "/queues", "list_queues", "List queues by name", {200: queue_form.QueueList},
-                  query=(_field("prefix", "how their names begin", type="string"), _AFTER, _LIMIT),
+                  query=(_field("prefix", "how their names begin", type="string"), _AFTER, _LIMIT,
+                         _field("describe", "show what they hold and how they are set too", type="boolean")),
                   refusals=(400, 422)),
         Operation(QUEUES, "get", queue, "get_queue", "Show a queue: its configuration and its counts",
                   {200: queue_form.QueueForm}, refusals=(400, 404, 422)),
@@ -209,7 +210,7 @@ def _of_looking() -> list[Operation]:
                   "Look at messages without taking them: those that are not done, or those in one state",
                   {200: queue_form.BrowsedMessages}, answers_packed={200: queue_form.PackedBrowsedMessages},
                   query=(_field("state", "only those; acknowledged: all that are done", type="string",
-                                enum=[one.value for one in MessageState]),
+                                enum=[one.value for one in MessageState if one.is_browsable]),
                          _field("after", "go on behind this place", type="string", pattern=PLACE_PATTERN), _LIMIT),
                   refusals=(400, 404, 422)),
         Operation(LOOKING, "get", f"{queue}/explain", "explain",

@@ -5,8 +5,9 @@ What an endpoint raises reaches the HTTP server, which answers it as it answers 
 
 import base64
 import binascii
+import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from headrace.broker.queue.port import DEFAULTS, MessageState, QueueDescription,
 from headrace.gateways.http.message import JSON, RefusedError
 from headrace.gateways.rest import queue_form
 from headrace.gateways.rest.config_form import NewQueue, QueueChange, changed, shown
-from headrace.gateways.rest.decode import Body, Form, answer_form_of, invalid_field, read_count, read_query
+from headrace.gateways.rest.decode import Body, Form, answer_form_of, invalid_field, read_count, read_query, read_switch
 from headrace.gateways.rest.message import MSGPACK, to_json, to_msgpack
 from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownReaderError, UnknownRedriveError
 from headrace.model.queue import QueueConfig
@@ -27,6 +28,10 @@ from headrace.model.queue import QueueConfig
 PAGE_MAX = 1_000
 PAGE_DEFAULT = 100
 BROWSE_DEFAULT = 10
+# No other answer about queues is larger.
+ANSWER_BYTES = 64 * 1024
+
+_LIMIT = re.compile(r"(?:^|&)limit=([0-9]{1,4})(?:&|$)")
 
 _NEW_QUEUE = Body(NewQueue)
 _CHANGE = Body(QueueChange)
@@ -88,18 +93,33 @@ class QueueRoutes:
             ]
         )
 
+    def answer_bytes(self, path: str, params: Mapping[str, str], query: str) -> int:
+        """About how many bytes the answer to a GET has."""
+        if not path.endswith("/browse"):
+            return ANSWER_BYTES
+        limit = _LIMIT.search(query)
+        # What is read and what it is written as are in memory together for a while.
+        return 2 * self._queues.answer_bytes(params["queue"], BROWSE_DEFAULT if limit is None else int(limit[1]))
+
     # Queues.
 
     async def list(self, request: Request) -> Response:
-        fields = _fields(request, "prefix", "after", "limit")
+        fields = _fields(request, "prefix", "after", "limit", "describe")
         limit = read_count(fields, "limit", at_least=1, at_most=PAGE_MAX) or PAGE_DEFAULT
         names = self._queues.names(fields.get("prefix", ""))
         start = bisect_right(names, fields["after"]) if "after" in fields else 0
         page = names[start : start + limit]
         is_last = start + limit >= len(names)
-        return _answer(
-            queue_form.QueueList([queue_form.QueueName(name) for name in page], None if is_last else page[-1])
-        )
+        listed = [queue_form.ListedQueue(name=name) for name in page]
+        if read_switch(fields, "describe"):
+            listed = [one for name in page if (one := self._listed(name)) is not None]
+        return _answer(queue_form.QueueList(listed, None if is_last else page[-1]))
+
+    def _listed(self, name: str) -> queue_form.ListedQueue | None:
+        try:
+            return queue_form.listed(self._queues.describe_listed(name))
+        except UnknownQueueError:
+            return None  # it is being made
 
     async def get(self, request: Request) -> Response:
         _fields(request)
@@ -119,6 +139,7 @@ class QueueRoutes:
                 config,
                 partition_count=-1 if form.partitions is msgspec.UNSET else int(form.partitions),
                 durability=None if form.durability is msgspec.UNSET else form.durability,
+                convert=form.convert,
             )
         except QueueExistsError:
             try:
@@ -163,7 +184,7 @@ class QueueRoutes:
         fields = _fields(request, "state", "limit", "after")
         state = None
         if "state" in fields:
-            states = {one.value: one for one in MessageState}
+            states = {one.value: one for one in MessageState if one.is_browsable}
             if fields["state"] not in states:
                 raise invalid_field("state", f"it takes one of {', '.join(states)}")
             state = states[fields["state"]]

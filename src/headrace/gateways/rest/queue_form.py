@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from headrace.broker.queue.port import (
     Browsed,
@@ -38,14 +38,23 @@ class QueueForm(msgspec.Struct, frozen=True, kw_only=True):
     modified_ms: int
 
 
-class QueueName(msgspec.Struct, frozen=True):
+class ListedQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue's name, and with `describe` everything else about it."""
+
     name: str
+    partitions: int | UnsetType = UNSET
+    durability: str | UnsetType = UNSET
+    config: ConfigForm | UnsetType = UNSET
+    counts: QueueCounts | UnsetType = UNSET
+    offline: list[OfflinePartition] | UnsetType = UNSET
+    created_ms: int | UnsetType = UNSET
+    modified_ms: int | UnsetType = UNSET
 
 
 class QueueList(msgspec.Struct, frozen=True):
     """Queues by name. Pass `next` back as `after` to go on."""
 
-    queues: list[QueueName]
+    queues: list[ListedQueue]
     next: str | None
 
 
@@ -192,6 +201,10 @@ def described(description: QueueDescription) -> QueueForm:
         created_ms=queue.created_ms,
         modified_ms=queue.modified_ms,
     )
+
+
+def listed(description: QueueDescription) -> ListedQueue:
+    return ListedQueue(**msgspec.structs.asdict(described(description)))
 
 
 def browsed(message: Browsed) -> BrowsedMessage:

@@ -6,7 +6,7 @@ from headrace.gateways.http.message import RefusedError
 from headrace.model import errors
 from headrace.security.sigv4 import Failure, SignatureRefusedError
 from headrace.wire.sqs import error as sqs
-from headrace.wire.sqs.error import ErrorKind, SqsError
+from headrace.wire.sqs.error import NO_QUEUE, ErrorKind, SqsError
 
 KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.HeadraceError: sqs.INTERNAL,
@@ -38,10 +38,12 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.ConcurrentTransactionsError: sqs.INTERNAL,
     errors.CoordinatorFencedError: sqs.INTERNAL,
     errors.UnknownTransactionError: sqs.INTERNAL,
+    errors.GroupUnsettledError: sqs.INTERNAL,
     # SDKs retry these by themselves, with back-off.
     errors.NotLeaderError: sqs.UNAVAILABLE,
     errors.PartitionOfflineError: sqs.UNAVAILABLE,
     errors.DiskFullError: sqs.UNAVAILABLE,
+    errors.DiskFailedError: sqs.UNAVAILABLE,
     errors.TimedOutError: sqs.UNAVAILABLE,
     errors.ShuttingDownError: sqs.UNAVAILABLE,
     errors.StoreConflictError: sqs.UNAVAILABLE,
@@ -52,7 +54,9 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.CorruptLogError: sqs.INTERNAL,
     errors.ForeignDataError: sqs.INTERNAL,
     errors.UnknownQueueError: sqs.QUEUE_DOES_NOT_EXIST,
+    errors.NotAQueueError: sqs.QUEUE_DOES_NOT_EXIST,
     errors.QueueExistsError: sqs.QUEUE_NAME_EXISTS,
+    errors.TopicHasRecordsError: sqs.QUEUE_NAME_EXISTS,
     errors.InvalidReceiptError: sqs.INVALID_RECEIPT,
     # What a stale receipt means depends on the operation and on the kind of queue; this is for those that say nothing.
     errors.StaleReceiptError: sqs.NOT_IN_FLIGHT,
@@ -93,12 +97,36 @@ _FAILURES = {
     Failure.WRONG: sqs.WRONG_SIGNATURE,
     Failure.EXPIRED: sqs.EXPIRED,
 }
-_NO_QUEUE = "The specified queue does not exist."
-_UNEXPECTED = "We encountered an internal error. Please try again; the node's log has what happened."
+# What is said of headrace's errors: the sentences of SQS's API reference. Errors speak of what SQS's clients have never
+# heard of, so their own words stay within the node.
+_WORDS: Mapping[ErrorKind, str] = {
+    sqs.INTERNAL: "We encountered an internal error. Please try again.",
+    sqs.INVALID_ATTRIBUTE_VALUE: (
+        "A queue attribute value is invalid. Reason: It contradicts a setting that the queue was given outside of SQS."
+    ),
+    sqs.INVALID_RECEIPT: "The specified receipt handle isn't valid.",
+    sqs.INVALID_VALUE: "One or more parameters are invalid.",
+    sqs.NOT_IN_FLIGHT: "The specified message isn't in flight.",
+    sqs.OVER_LIMIT: "The maximum number of in flight messages is reached.",
+    sqs.QUEUE_DOES_NOT_EXIST: NO_QUEUE,
+    sqs.QUEUE_NAME_EXISTS: "A queue with this name already exists.",
+    sqs.RESOURCE_NOT_FOUND: "One or more specified resources don't exist.",
+    sqs.THROTTLED: "The request was denied due to request throttling.",
+    sqs.UNAVAILABLE: "The request has failed due to a temporary failure of the server.",
+    sqs.UNSUPPORTED: "Unsupported operation.",
+}
 
 
 def kind_of(error: type[errors.HeadraceError]) -> ErrorKind:
     return next(KINDS[base] for base in error.__mro__ if base in KINDS)
+
+
+_BY_CODE = {kind.code: kind for kind in KINDS}
+
+
+def code_of(code: str | None) -> str:
+    """SQS's code for one of headrace's."""
+    return KINDS[_BY_CODE.get(code or "", errors.HeadraceError)].code
 
 
 def to_sqs(error: BaseException) -> SqsError:
@@ -107,13 +135,36 @@ def to_sqs(error: BaseException) -> SqsError:
         return error
     if isinstance(error, errors.HeadraceError):
         kind = kind_of(type(error))
-        # SDKs and their users look for this very sentence.
-        return SqsError(kind, _NO_QUEUE if kind is sqs.QUEUE_DOES_NOT_EXIST else str(error))
+        return SqsError(kind, _said(error, kind))
     if isinstance(error, SignatureRefusedError):
         return SqsError(_FAILURES[error.failure], str(error))
     if isinstance(error, RefusedError):
         return SqsError(_refused(error.status), error.detail)
-    return SqsError(sqs.INTERNAL, _UNEXPECTED)
+    return SqsError(sqs.INTERNAL, _WORDS[sqs.INTERNAL])
+
+
+def _said(error: errors.HeadraceError, kind: ErrorKind) -> str:
+    match error:
+        case errors.BatchTooLargeError():
+            return "One or more parameters are invalid. Reason: Message is longer than this queue allows."
+        case errors.InvalidNameError():
+            return "The queue name is reserved. Choose another name."
+        case errors.RedriveRunningError():
+            return (
+                "There is already a task running. Only one active task is allowed for a source queue arn at a given "
+                "time."
+            )
+        case errors.NotAQueueError():
+            return (
+                f"{NO_QUEUE} There is a Kafka topic named {error.topic}; the command `headrace queue create "
+                f"{error.topic}` converts it to a queue."
+            )
+        case errors.TopicHasRecordsError():
+            return (
+                "The queue cannot be created: there is a Kafka topic of this name that holds records. The command "
+                "`headrace queue create` converts it to a queue."
+            )
+    return _WORDS[kind]
 
 
 def _refused(status: int) -> ErrorKind:

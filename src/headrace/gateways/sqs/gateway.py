@@ -16,13 +16,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from headrace.broker.queue.port import Queues
+from headrace.gateways.http import router as http
 from headrace.gateways.http.message import Request, Response
 from headrace.gateways.http.router import Later, Route
 from headrace.gateways.sqs.config import SqsConfig
 from headrace.gateways.sqs.errors import to_sqs
 from headrace.gateways.sqs.lease import Leasing
 from headrace.gateways.sqs.move_task import Moving
-from headrace.gateways.sqs.pending import Outcome, Pending
+from headrace.gateways.sqs.pending import Caller, Outcome, Pending, Sized
 from headrace.gateways.sqs.place import Places
 from headrace.gateways.sqs.queue_admin import Administration
 from headrace.gateways.sqs.receive import Receiving
@@ -40,9 +41,10 @@ from headrace.wire.sqs.error import MALFORMED, SqsError
 from headrace.wire.sqs.query import parse_form
 
 _ID_HEADER = "x-amzn-RequestId"
+_TRACE_HEADER = "x-amzn-trace-id"
 QUEUE_PATH = "/{account:[0-9]{12}}/{queue}"
 
-Operation = Callable[[Any, str], Outcome]
+Operation = Callable[[Any, Caller], Outcome]
 
 # Refusals: answered here, so that the server need not take them for failures and log them.
 EXPECTED = (SqsError, SignatureRefusedError, HeadraceError)
@@ -104,20 +106,18 @@ class SqsGateway:
         def has_action(request: Request) -> bool:
             return "Action=" in request.query
 
+        def route(method: str, path: str, when: Callable[[Request], bool] | None = None) -> Route:
+            is_signed = self._verifier is not None
+            return Route(method, path, self.handle, when, self.failed, is_safe=False, is_signed=is_signed)
+
         return [
-            Route("POST", "/", self.handle, failed=self.failed),
-            Route("GET", "/", self.handle, when=has_action, failed=self.failed, head=False, is_safe=False),
-            *(
-                route
-                for path in (QUEUE_PATH, f"{QUEUE_PATH}/")  # AWS's own examples have the slash
-                for route in (
-                    Route("POST", path, self.handle, failed=self.failed),
-                    Route("GET", path, self.handle, failed=self.failed, head=False, is_safe=False),
-                )
-            ),
+            route("POST", "/"),
+            route("GET", "/", has_action),
+            # AWS's own examples have the slash.
+            *(route(method, path) for path in (QUEUE_PATH, f"{QUEUE_PATH}/") for method in ("POST", "GET")),
         ]
 
-    def handle(self, request: Request) -> Response | Later[Any] | Coroutine[Any, Any, Response]:
+    def handle(self, request: Request) -> http.Outcome | http.Sized:
         """Answer one request. What nothing here expects is raised, and the server logs it."""
         headers = request.headers
         host = headers.get("host", "localhost")
@@ -133,22 +133,28 @@ class SqsGateway:
             else:
                 codec = QUERY
                 operation, value = self._decode_form(request, host)
-            outcome = self._operations[type(value)](value, host)
+            outcome = self._operations[type(value)](value, Caller(host, headers.get(_TRACE_HEADER)))
         except EXPECTED as error:
             return self.failed(request, error)
         if isinstance(outcome, Pending):
-            answer = outcome.answer
-
-            def render(result: Any) -> Response:
-                try:
-                    return _response(codec, operation, answer(result), request.id)
-                except EXPECTED as error:
-                    return self.failed(request, error)
-
-            return Later(outcome.promise, render, outcome.cancel)
+            return self._later(request, outcome, codec, operation)
+        if isinstance(outcome, Sized):
+            begin = outcome.begin
+            return http.Sized(outcome.size, lambda: self._later(request, begin(), codec, operation))
         if isinstance(outcome, Coroutine):
             return self._await(request, outcome, codec, operation)
         return _response(codec, operation, outcome, request.id)
+
+    def _later(self, request: Request, pending: Pending[Any], codec: Codec, operation: str) -> Later[Any]:
+        answer = pending.answer
+
+        def render(result: Any) -> Response:
+            try:
+                return _response(codec, operation, answer(result), request.id)
+            except EXPECTED as error:
+                return self.failed(request, error)
+
+        return Later(pending.promise, render, pending.cancel, pending.is_idle)
 
     async def _await(
         self, request: Request, outcome: Coroutine[Any, Any, Answer], codec: Codec, operation: str

@@ -5,18 +5,19 @@ from base64 import b64decode, urlsafe_b64encode
 import msgspec
 
 from headrace.broker.queue.port import NO_SOURCE, Queues, Redrive, RedriveState
+from headrace.gateways.sqs.errors import code_of
+from headrace.gateways.sqs.pending import Caller
 from headrace.gateways.sqs.place import Places, name_of_arn
 from headrace.model.errors import UnknownQueueError, UnknownRedriveError
 from headrace.model.queue import Queue
 from headrace.wire.sqs.answer import Answer, CancelledMove, MoveTask, MoveTasks, StartedMove
-from headrace.wire.sqs.check import check_range
-from headrace.wire.sqs.error import INVALID_VALUE, QUEUE_DOES_NOT_EXIST, RESOURCE_NOT_FOUND, SqsError
+from headrace.wire.sqs.check import check_max_results
+from headrace.wire.sqs.error import INVALID_VALUE, RESOURCE_NOT_FOUND, SqsError, invalid
 from headrace.wire.sqs.request import CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask
 
 _RATE_MAX = 500
 _RESULTS_MAX = 10
-# The reasons that SQS has words for. Any other is told in ours.
-_FAILURES = {NO_SOURCE: "CouldNotDetermineMessageSource", UnknownQueueError.code: QUEUE_DOES_NOT_EXIST.code}
+_NO_SOURCE = "CouldNotDetermineMessageSource"
 
 
 class _Handle(msgspec.Struct, frozen=True):
@@ -37,6 +38,15 @@ def _from_text(text: str) -> _Handle:
         raise SqsError(INVALID_VALUE, "Value for parameter TaskHandle is invalid.") from None
 
 
+def _failure_of(code: str | None) -> str:
+    """Why a task failed, by the code that SQS has for it."""
+    return _NO_SOURCE if code == NO_SOURCE else code_of(code)
+
+
+def _no_resource(parameter: str) -> SqsError:
+    return SqsError(RESOURCE_NOT_FOUND, f"The resource that you specified for the {parameter} parameter doesn't exist.")
+
+
 class Moving:
     """The operations on move tasks."""
 
@@ -48,15 +58,14 @@ class Moving:
         try:
             return self._queues.find(name_of_arn(arn, "SourceArn"))
         except UnknownQueueError:
-            raise SqsError(
-                RESOURCE_NOT_FOUND, "The resource that you specified for the SourceArn parameter doesn't exist."
-            ) from None
+            raise _no_resource("SourceArn") from None
 
-    async def start_message_move_task(self, request: StartMessageMoveTask, host: str) -> Answer:
+    async def start_message_move_task(self, request: StartMessageMoveTask, caller: Caller) -> Answer:
         source, target = self._source(request.source_arn), None
         rate = request.max_number_of_messages_per_second
-        if rate is not None:
-            check_range(rate, "MaxNumberOfMessagesPerSecond", 1, _RATE_MAX)
+        if rate is not None and not 1 <= rate <= _RATE_MAX:
+            reason = f"You must enter a number that's between 1 and {_RATE_MAX}."
+            raise invalid("MaxNumberOfMessagesPerSecond", reason)
         if not self._queues.dead_letter_sources(source.name):
             raise SqsError(INVALID_VALUE, "Source queue must be configured as a Dead Letter Queue.")
         if request.destination_arn is not None:
@@ -68,26 +77,26 @@ class Moving:
         try:
             target = self._queues.find(name_of_arn(arn, "DestinationArn"))
         except UnknownQueueError:
-            raise SqsError(
-                RESOURCE_NOT_FOUND, "The resource that you specified for the DestinationArn parameter doesn't exist."
-            ) from None
+            raise _no_resource("DestinationArn") from None
         if target.name == source.name:
             raise SqsError(INVALID_VALUE, "Source queue arn and destination queue arn cannot be the same.")
         if target.config.ordered != source.config.ordered:
-            raise SqsError(INVALID_VALUE, "Source and destination must be queues of the same type.")
+            raise SqsError(INVALID_VALUE, "The source queue and destination queue must be of the same queue type.")
         return target.name
 
-    async def cancel_message_move_task(self, request: CancelMessageMoveTask, host: str) -> Answer:
+    async def cancel_message_move_task(self, request: CancelMessageMoveTask, caller: Caller) -> Answer:
         handle = _from_text(request.task_handle)
         try:
             redrive = await self._queues.cancel_redrive(handle.source, handle.id)
-        except (UnknownRedriveError, UnknownQueueError):
-            raise SqsError(RESOURCE_NOT_FOUND, "Task does not exist, or is over.") from None
+        except UnknownQueueError:
+            raise _no_resource("SourceArn") from None
+        except UnknownRedriveError:
+            raise SqsError(RESOURCE_NOT_FOUND, "Task does not exist.") from None
         return CancelledMove(approximate_number_of_messages_moved=redrive.moved)
 
-    def list_message_move_tasks(self, request: ListMessageMoveTasks, host: str) -> Answer:
+    def list_message_move_tasks(self, request: ListMessageMoveTasks, caller: Caller) -> Answer:
         source = self._source(request.source_arn)
-        count = 1 if request.max_results is None else check_range(request.max_results, "MaxResults", 1, _RESULTS_MAX)
+        count = check_max_results(request.max_results, _RESULTS_MAX) or 1
         return MoveTasks(results=[self._task(redrive) for redrive in self._queues.redrives(source.name)[:count]])
 
     def _task(self, redrive: Redrive) -> MoveTask:
@@ -100,6 +109,6 @@ class Moving:
             max_number_of_messages_per_second=redrive.rate_per_second,
             approximate_number_of_messages_moved=redrive.moved,
             approximate_number_of_messages_to_move=redrive.total,
-            failure_reason=_FAILURES.get(redrive.failure_code or "", redrive.failure),
+            failure_reason=None if redrive.failure is None else _failure_of(redrive.failure_code),
             started_timestamp=redrive.started_ms,
         )

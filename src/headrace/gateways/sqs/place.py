@@ -34,6 +34,7 @@ def name_of_arn(arn: str, parameter: str) -> str:
     if len(parts) != 6 or parts[0] != "arn" or parts[2] != "sqs" or not parts[5]:
         raise SqsError(
             INVALID_VALUE,
-            f"You must use this format to specify the {parameter}: arn:aws:sqs:<region>:<account>:<queue>",
+            f"You must use this format to specify the {parameter}: "
+            "arn:<partition>:<service>:<region>:<account-id>:<resource-id>",
         )
     return parts[5]

@@ -12,7 +12,9 @@ from typing import Any
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.config import SqsConfig
+from headrace.gateways.sqs.pending import Caller
 from headrace.gateways.sqs.place import Places, name_of_url
+from headrace.gateways.sqs.policy import parse_redrive_allow_policy, parse_redrive_policy
 from headrace.gateways.sqs.queue_attribute import (
     COMPUTED,
     SETTABLE,
@@ -22,8 +24,6 @@ from headrace.gateways.sqs.queue_attribute import (
     find_difference,
     new_config,
     notes_with,
-    parse_redrive_allow_policy,
-    parse_redrive_policy,
 )
 from headrace.gateways.sqs.tag import check_tags
 from headrace.gateways.sqs.view import ATTRIBUTES, NOTES, TAGS, Views, stored_attributes, stored_tags
@@ -31,7 +31,7 @@ from headrace.host.clock import Clock
 from headrace.model.errors import QueueExistsError, UnknownQueueError, UnknownTopicError
 from headrace.model.queue import Queue, QueueConfig
 from headrace.wire.sqs.answer import NOTHING, Answer, QueueAttributes, QueueUrl, QueueUrls, SourceQueueUrls
-from headrace.wire.sqs.check import FIFO_SUFFIX, RESULTS_MAX, check_queue_name, check_range
+from headrace.wire.sqs.check import RESULTS_MAX, check_max_results, check_queue_name
 from headrace.wire.sqs.error import (
     ACCESS_DENIED,
     INVALID_ATTRIBUTE_NAME,
@@ -42,6 +42,7 @@ from headrace.wire.sqs.error import (
     QUEUE_NAME_EXISTS,
     UNSUPPORTED,
     SqsError,
+    invalid,
     invalid_value,
     missing,
 )
@@ -58,6 +59,7 @@ from headrace.wire.sqs.request import (
 
 _ANY_PARTITIONS = -1
 _CREATE_TRIES = 3
+_SHOWN_MAX = 200  # characters of an address in an error
 
 
 class Administration:
@@ -81,18 +83,12 @@ class Administration:
         self._purged = Lately(clock, config.purge_interval_ms)
         self._deleted = Lately(clock, config.deleted_name_ms)
 
-    async def create_queue(self, request: CreateQueue, host: str) -> Answer:
-        name = check_queue_name(request.queue_name)
+    async def create_queue(self, request: CreateQueue, caller: Caller) -> Answer:
         is_fifo = request.attributes.get("FifoQueue", "false").lower() == "true"
-        if is_fifo != name.endswith(FIFO_SUFFIX):
-            raise SqsError(
-                INVALID_VALUE,
-                "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end "
-                "with .fifo suffix and be 1 to 80 in length; no other name has a dot.",
-            )
+        name = check_queue_name(request.queue_name, is_fifo=is_fifo)
         attributes = check_attributes(request.attributes, is_fifo=is_fifo)
-        check_tags(request.tags)
-        url = QueueUrl(queue_url=self._places.url(host, name))
+        check_tags(name, request.tags, request.tags)
+        url = QueueUrl(queue_url=self._places.url(caller.host, name))
         if self._find(name) is None:
             if self._deleted.has(name):
                 raise SqsError(
@@ -157,23 +153,22 @@ class Administration:
             raise refuse("Dead letter target does not exist.")
         if target.config.ordered != is_fifo:
             raise refuse("Dead-letter queue must be same type of queue as the source.")
-        if policy.target == name:
-            raise refuse("A queue cannot be its own dead-letter queue.")
         allowed = parse_redrive_allow_policy(stored_attributes(target).get("RedriveAllowPolicy", "")).sources
         if allowed is not None and name not in allowed:
             raise refuse("The dead-letter queue's RedriveAllowPolicy does not allow this queue.")
 
-    async def delete_queue(self, request: DeleteQueue, host: str) -> Answer:
+    async def delete_queue(self, request: DeleteQueue, caller: Caller) -> Answer:
         name = self._views.of(name_of_url(request.queue_url)).name
         if not self._may_delete:
+            shown = request.queue_url[:_SHOWN_MAX]
             raise SqsError(
-                ACCESS_DENIED, "Deleting a queue is an administrator's call: use the administrator's listener."
+                ACCESS_DENIED, f"Access to the resource {shown} is denied. Only administrators delete queues."
             )
         await self._queues.delete(name)
         self._deleted.note(name)
         return NOTHING
 
-    async def purge_queue(self, request: PurgeQueue, host: str) -> Answer:
+    async def purge_queue(self, request: PurgeQueue, caller: Caller) -> Answer:
         queue = self._views.of(name_of_url(request.queue_url)).queue
         # By the id: a queue that is made again under the name of a purged one was never purged.
         name, key = queue.name, queue.id.hex
@@ -188,21 +183,23 @@ class Administration:
             raise
         return NOTHING
 
-    def get_queue_url(self, request: GetQueueUrl, host: str) -> Answer:
-        return QueueUrl(queue_url=self._places.url(host, self._queues.find(request.queue_name).name))
+    def get_queue_url(self, request: GetQueueUrl, caller: Caller) -> Answer:
+        if not request.queue_name:
+            raise invalid("QueueName", "Must specify a queue name.")
+        return QueueUrl(queue_url=self._places.url(caller.host, self._queues.find(request.queue_name).name))
 
-    def list_queues(self, request: ListQueues, host: str) -> Answer:
+    def list_queues(self, request: ListQueues, caller: Caller) -> Answer:
         names = self._queues.names(request.queue_name_prefix)
         page, token = _page(names, request.next_token, request.max_results)
-        urls = [self._places.url(host, name) for name in page]
+        urls = [self._places.url(caller.host, name) for name in page]
         return QueueUrls(queue_urls=urls or None, next_token=token)
 
-    def list_dead_letter_source_queues(self, request: ListDeadLetterSourceQueues, host: str) -> Answer:
+    def list_dead_letter_source_queues(self, request: ListDeadLetterSourceQueues, caller: Caller) -> Answer:
         name = self._views.of(name_of_url(request.queue_url)).name
         page, token = _page(self._queues.dead_letter_sources(name), request.next_token, request.max_results)
-        return SourceQueueUrls(queue_urls=[self._places.url(host, name) for name in page], next_token=token)
+        return SourceQueueUrls(queue_urls=[self._places.url(caller.host, name) for name in page], next_token=token)
 
-    def get_queue_attributes(self, request: GetQueueAttributes, host: str) -> Answer:
+    def get_queue_attributes(self, request: GetQueueAttributes, caller: Caller) -> Answer:
         queue = self._queues.find(name_of_url(request.queue_url))
         wanted = set(request.attribute_names)
         for name in wanted - {"All"}:
@@ -221,19 +218,20 @@ class Administration:
             found["ApproximateNumberOfMessages"] = str(counts.visible)
             found["ApproximateNumberOfMessagesDelayed"] = str(counts.delayed)
             found["ApproximateNumberOfMessagesNotVisible"] = str(counts.leased)
-        return QueueAttributes(attributes={name: value for name, value in found.items() if name in wanted})
+        return QueueAttributes(attributes={name: value for name, value in found.items() if name in wanted} or None)
 
-    async def set_queue_attributes(self, request: SetQueueAttributes, host: str) -> Answer:
+    async def set_queue_attributes(self, request: SetQueueAttributes, caller: Caller) -> Answer:
         async with self._changing:
             queue = self._queues.find(name_of_url(request.queue_url))
             is_fifo = queue.config.ordered
             attributes = check_attributes(request.attributes, is_fifo=is_fifo)
             if not attributes:
-                raise missing("Attributes")
-            if "FifoQueue" in attributes and (attributes["FifoQueue"] == "true") != is_fifo:
-                # SQS knows no such attribute of a standard queue.
-                kind = INVALID_ATTRIBUTE_VALUE if is_fifo else INVALID_ATTRIBUTE_NAME
-                raise SqsError(kind, "The attribute FifoQueue cannot be changed.")
+                raise missing("Attribute.Name")
+            if attributes.get("FifoQueue") == "false":
+                raise SqsError(
+                    INVALID_ATTRIBUTE_VALUE,
+                    "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
+                )
             self._check_dead_letter_queue(queue.name, attributes, is_fifo=is_fifo)
             self._check_scope(queue, attributes)
             notes = {
@@ -252,8 +250,8 @@ class Administration:
         if count > 1:
             raise SqsError(
                 UNSUPPORTED,
-                f"{queue.name} was made with FifoThroughputLimit=perMessageGroupId and has {count} partitions, each of "
-                "which knows the ids of its own groups. Keep the DeduplicationScope messageGroup, or make a new queue.",
+                f"{queue.name} was created with FifoThroughputLimit=perMessageGroupId, and so its DeduplicationScope "
+                "stays messageGroup. Create a new queue for another scope.",
             )
 
 
@@ -281,8 +279,7 @@ class Lately:
 
 def _page(names: Sequence[str], token: str | None, count_max: int | None) -> tuple[Sequence[str], str | None]:
     """A page of sorted names, and what to ask for the next one. Without a limit SQS gives a thousand and no token."""
-    if count_max is not None:
-        check_range(count_max, "MaxResults", 1, RESULTS_MAX)
+    check_max_results(count_max, RESULTS_MAX)
     start = bisect_right(names, _name_of_token(token)) if token else 0
     page = names[start : start + (count_max or RESULTS_MAX)]
     is_last = count_max is None or start + count_max >= len(names)
@@ -293,4 +290,4 @@ def _name_of_token(token: str) -> str:
     try:
         return b64decode(token, altchars=b"-_", validate=True).decode()
     except ValueError:
-        raise invalid_value(token[:200], "NextToken", "It was not given by this service.") from None
+        raise SqsError(INVALID_VALUE, "Invalid or expired next token.") from None

@@ -6,11 +6,17 @@ of a key service, policies): they are kept there too, so that tools which set th
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from headrace.gateways.sqs.place import Places, name_of_arn
+from headrace.gateways.sqs.place import Places
+from headrace.gateways.sqs.policy import (
+    check_policy,
+    parse_redrive_allow_policy,
+    parse_redrive_policy,
+    same_documents,
+)
 from headrace.gateways.sqs.view import stored_attributes
 from headrace.model.queue import Deduplication, Guarantee, Queue, QueueConfig
 from headrace.wire.sqs.check import (
@@ -26,7 +32,6 @@ from headrace.wire.sqs.error import (
     INVALID_ATTRIBUTE_VALUE,
     INVALID_VALUE,
     SqsError,
-    invalid_value,
 )
 
 _RANGES = {
@@ -46,7 +51,8 @@ _CHOICES = {
 }
 _DOCUMENTS = frozenset({"Policy", "RedriveAllowPolicy", "RedrivePolicy"})
 _TEXTS = frozenset({"KmsMasterKeyId"})
-_FIFO_ONLY = ("ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
+_HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
+_FIFO_ONLY = ("ContentBasedDeduplication", "FifoQueue", *_HIGH_THROUGHPUT)
 SETTABLE = frozenset({*_RANGES, *_CHOICES, *_DOCUMENTS, *_TEXTS})
 # What a queue keeps in its own configuration; the others are in its notes.
 _OWN = frozenset(
@@ -76,25 +82,8 @@ _DEFAULT_NOTES = {
 }
 _DEFAULT_FIFO_NOTES = {"DeduplicationScope": "queue", "FifoThroughputLimit": "perQueue"}
 _RETENTION_S = 345_600  # four days, SQS's default and not the queues'
-_RECEIVE_COUNT_MAX = 1_000
-_SOURCES_MAX = 10
 _DIGITS_MAX = 12
-_SHOWN_MAX = 400  # characters of a policy in an error
-# Of fields that are text in some tools and numbers in others.
-_lenient = msgspec.json.Decoder(Any)
-
-
-class RedrivePolicy(NamedTuple):
-    """After how many receives a message goes where."""
-
-    target: str
-    max_receive_count: int
-
-
-class RedriveAllowPolicy(NamedTuple):
-    """Which queues may name this one as their dead-letter queue. None: every one."""
-
-    sources: frozenset[str] | None
+_KEY_REUSE_S = 300  # of a queue with a key that says nothing else
 
 
 def _invalid(name: str, reason: str = "") -> SqsError:
@@ -103,10 +92,19 @@ def _invalid(name: str, reason: str = "") -> SqsError:
 
 def check_attributes(attributes: Mapping[str, str], *, is_fifo: bool) -> dict[str, str]:
     """The attributes with their values in one spelling, or a refusal."""
-    return {name: _check(name, value, is_fifo=is_fifo) for name, value in attributes.items()}
+    checked = {name: _check(name, value, is_fifo=is_fifo) for name, value in attributes.items()}
+    if checked.get("KmsMasterKeyId") and checked.get("SqsManagedSseEnabled") == "true":
+        raise SqsError(
+            INVALID_ATTRIBUTE_NAME,
+            "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS "
+            "SSE.",
+        )
+    return checked
 
 
 def _check(name: str, value: str, *, is_fifo: bool) -> str:
+    if name in _HIGH_THROUGHPUT and not is_fifo:
+        raise SqsError(INVALID_ATTRIBUTE_NAME, f"You can specify the {name} only when FifoQueue is set to true.")
     if name not in SETTABLE or (name in _FIFO_ONLY and not is_fifo):
         raise SqsError(INVALID_ATTRIBUTE_NAME, f"Unknown Attribute {name[:100]}.")
     if name in _RANGES:
@@ -124,54 +122,13 @@ def _check(name: str, value: str, *, is_fifo: bool) -> str:
         parse_redrive_policy(value)
     elif name == "RedriveAllowPolicy":
         parse_redrive_allow_policy(value)
-    elif name in _DOCUMENTS and value:
-        _document(name, value)
+    elif name == "Policy":
+        check_policy(value)
     return value
 
 
 def _is_between(value: str, low: int, high: int) -> bool:
     return value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX and low <= int(value) <= high
-
-
-def _document(name: str, value: str) -> dict[str, Any]:
-    try:
-        found = _lenient.decode(value.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise _invalid(name, "Reason: Not a JSON object.")
-    return found
-
-
-def parse_redrive_policy(value: str) -> RedrivePolicy | None:
-    if not value:
-        return None
-    policy = _document("RedrivePolicy", value)
-    arn, count = policy.get("deadLetterTargetArn"), str(policy.get("maxReceiveCount", ""))
-    if not isinstance(arn, str) or not arn:
-        raise invalid_value(value[:_SHOWN_MAX], "RedrivePolicy", "deadLetterTargetArn is missing.")
-    if not _is_between(count, 1, _RECEIVE_COUNT_MAX):
-        raise invalid_value(
-            value[:_SHOWN_MAX], "RedrivePolicy", f"maxReceiveCount must be between 1 and {_RECEIVE_COUNT_MAX}."
-        )
-    return RedrivePolicy(name_of_arn(arn, "deadLetterTargetArn"), int(count))
-
-
-def parse_redrive_allow_policy(value: str) -> RedriveAllowPolicy:
-    if not value:
-        return RedriveAllowPolicy(None)
-    policy = _document("RedriveAllowPolicy", value)
-    permission, arns = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
-    if not isinstance(arns, list) or not all(isinstance(arn, str) for arn in arns) or len(arns) > _SOURCES_MAX:
-        raise _invalid("RedriveAllowPolicy", f"Reason: sourceQueueArns is a list of up to {_SOURCES_MAX} ARNs.")
-    if permission not in ("allowAll", "denyAll", "byQueue") or (permission == "byQueue") != bool(arns):
-        raise _invalid(
-            "RedriveAllowPolicy",
-            "Reason: redrivePermission is allowAll, denyAll, or byQueue with sourceQueueArns.",
-        )
-    if permission == "allowAll":
-        return RedriveAllowPolicy(None)
-    return RedriveAllowPolicy(frozenset(name_of_arn(arn, "sourceQueueArns") for arn in arns))
 
 
 def new_config(*, is_fifo: bool) -> QueueConfig:
@@ -208,6 +165,11 @@ def config_with(config: QueueConfig, attributes: Mapping[str, str]) -> QueueConf
 def notes_with(stored: Mapping[str, str], attributes: Mapping[str, str]) -> dict[str, str]:
     """What is kept in the notes. An empty text takes an attribute away."""
     merged = {**stored, **{name: value for name, value in attributes.items() if name not in _OWN}}
+    # One kind of encryption at a time: the one that was set last.
+    if attributes.get("KmsMasterKeyId"):
+        merged["SqsManagedSseEnabled"] = "false"
+    elif attributes.get("SqsManagedSseEnabled") == "true":
+        merged["KmsMasterKeyId"] = ""
     if merged.get("FifoThroughputLimit") == "perMessageGroupId" and merged.get("DeduplicationScope") != "messageGroup":
         raise SqsError(
             INVALID_VALUE,
@@ -229,6 +191,11 @@ def attributes_of(queue: Queue, places: Places) -> dict[str, str]:
         "MessageRetentionPeriod": str(retention_s),
         "VisibilityTimeout": str(config.lease_ms // 1000),
     }
+    # How long a key is reused concerns queues that have one.
+    if "KmsMasterKeyId" in found:
+        found.setdefault("KmsDataKeyReusePeriodSeconds", str(_KEY_REUSE_S))
+    else:
+        found.pop("KmsDataKeyReusePeriodSeconds", None)
     if config.ordered:
         found["FifoQueue"] = "true"
         found["ContentBasedDeduplication"] = str(config.deduplication is Deduplication.CONTENT).lower()
@@ -240,12 +207,12 @@ def attributes_of(queue: Queue, places: Places) -> dict[str, str]:
 
 def find_difference(queue: Queue, attributes: Mapping[str, str], places: Places) -> str | None:
     """The first checked attribute whose value is not the queue's. CreateQueue is idempotent where there is none."""
-    own = attributes_of(queue, places)
+    own = {**stored_attributes(queue), **attributes_of(queue, places)}
     for name, value in attributes.items():
         if name == "RedrivePolicy":
             is_same = parse_redrive_policy(value) == parse_redrive_policy(own.get(name, ""))
         elif name in _DOCUMENTS:
-            is_same = (_document(name, value) if value else {}) == (_document(name, own[name]) if name in own else {})
+            is_same = same_documents(value, own.get(name, ""))
         elif name == "FifoQueue":
             is_same = (value == "true") == queue.config.ordered
         else:

@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from headrace.broker.queue.port import Queues
+from headrace.gateways.answers import SMALL_BYTES
 from headrace.gateways.sqs.message_id import uuid_of
-from headrace.gateways.sqs.pending import Pending
+from headrace.gateways.sqs.pending import Caller, Outcome, Pending, Sized
 from headrace.gateways.sqs.place import Places, name_of_url
 from headrace.gateways.sqs.queue_attribute import COMPUTED, SETTABLE
-from headrace.gateways.sqs.send import received_id, sequence_number
+from headrace.gateways.sqs.send import WRONG_TYPE, received_id, sequence_number
 from headrace.gateways.sqs.view import QueueView, Views
-from headrace.model.message import DEAD_SENT_HEADER, DEAD_SOURCE_HEADER, ORIGIN_HEADER, Received
+from headrace.model.message import (
+    DEAD_SENT_HEADER,
+    DEAD_SOURCE_HEADER,
+    ORIGIN_HEADER,
+    Received,
+    receives_before,
+)
 from headrace.wire.sqs import attribute
 from headrace.wire.sqs.answer import ReceivedMessage, ReceivedMessages
 from headrace.wire.sqs.check import (
@@ -55,12 +62,13 @@ class Receiving:
         self._views = views
         self._places = places
 
-    def receive_message(self, request: ReceiveMessage, host: str) -> Pending[list[Received]]:
+    def receive_message(self, request: ReceiveMessage, caller: Caller) -> Outcome:
         view = self._views.of(name_of_url(request.queue_url))
         count = request.max_number_of_messages
         lease_s, wait_s = request.visibility_timeout, request.wait_time_seconds
         if count is not None:
-            check_range(count, "MaxNumberOfMessages", 1, RECEIVE_COUNT_MAX)
+            reason = f"Must be between 1 and {RECEIVE_COUNT_MAX}, if provided."
+            check_range(count, "MaxNumberOfMessages", 1, RECEIVE_COUNT_MAX, reason)
         if lease_s is not None:
             check_range(lease_s, "VisibilityTimeout", 0, VISIBILITY_S_MAX)
         if wait_s is not None:
@@ -69,27 +77,29 @@ class Receiving:
         if attempt_id is not None:
             check_token(attempt_id, "ReceiveRequestAttemptId")
             if not view.is_fifo:
-                raise invalid_value(
-                    attempt_id,
-                    "ReceiveRequestAttemptId",
-                    "The request includes a parameter that is not valid for this queue type.",
-                )
+                raise invalid_value(attempt_id, "ReceiveRequestAttemptId", WRONG_TYPE)
         system = _system_names(request)
-        receive = self._queues.receive(
-            view.name,
-            count_max=count or 1,
-            lease_ms=None if lease_s is None else lease_s * 1000,
-            wait_ms=view.wait_ms if wait_s is None else wait_s * 1000,
-            attempt_id=attempt_id,
-        )
         names = request.message_attribute_names
+
+        def begin() -> Pending[list[Received]]:
+            receive = self._queues.receive(
+                view.name,
+                count_max=count or 1,
+                lease_ms=None if lease_s is None else lease_s * 1000,
+                wait_ms=view.wait_ms if wait_s is None else wait_s * 1000,
+                attempt_id=attempt_id,
+            )
+            # A message is in the dead-letter queue by the time the receive that found it worn out is answered.
+            promise = self._queues.after_moves(view.name, receive.promise)
+            return Pending(promise, answer, receive.cancel, lambda: receive.is_waiting)
 
         def answer(received: list[Received]) -> ReceivedMessages:
             if not received:
                 return ReceivedMessages()
             return ReceivedMessages(messages=[self._message(one, view, system, names) for one in received])
 
-        return Pending(receive.promise, answer, receive.cancel)
+        size = self._queues.answer_bytes(view.name, count or 1)
+        return begin() if size <= SMALL_BYTES else Sized(size, begin)
 
     def _message(
         self, received: Received, view: QueueView, system: Sequence[str], names: Sequence[str]
@@ -108,7 +118,7 @@ class Receiving:
             receipt_handle=received.receipt or ACKNOWLEDGED_RECEIPT,
             md5_of_body=md5_of_body,
             body=body,
-            attributes=self._system_attributes(received, view, system) if system else None,
+            attributes=(self._system_attributes(received, view, system) or None) if system else None,
             md5_of_message_attributes=attribute.md5_of(attributes) if attributes else None,
             message_attributes=attributes or None,
         )
@@ -128,7 +138,7 @@ class Receiving:
         found = {
             "SenderId": self._places.account,
             "SentTimestamp": str(received.sent_ms),
-            "ApproximateReceiveCount": str(received.attempt),
+            "ApproximateReceiveCount": str(received.attempt + receives_before(received.headers)),
             "ApproximateFirstReceiveTimestamp": str(received.first_received_ms),
         }
         if group is not None:

@@ -7,7 +7,7 @@ import msgspec
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.errors import to_sqs
-from headrace.gateways.sqs.pending import Pending
+from headrace.gateways.sqs.pending import Caller, Pending
 from headrace.gateways.sqs.place import name_of_url
 from headrace.gateways.sqs.view import QueueView, Views
 from headrace.model.errors import HeadraceError
@@ -25,7 +25,7 @@ from headrace.wire.sqs.check import (
 from headrace.wire.sqs.error import BATCH_TOO_LONG, INVALID_VALUE, SENDER, SqsError, invalid_value, missing
 from headrace.wire.sqs.request import SendEntry, SendMessage, SendMessageBatch
 
-_WRONG_TYPE = "The request includes a parameter that is not valid for this queue type."
+WRONG_TYPE = "The request include parameter that is not valid for this queue type."
 # Between a group and a deduplication id: what neither of them may hold, so that no two pairs are written alike.
 _GROUP_END = " "
 # What stands there in messages of earlier versions.
@@ -51,9 +51,12 @@ def size_of(request: SendMessage | SendEntry) -> int:
     return size + attribute.size_of(request.message_attributes) if request.message_attributes else size
 
 
-def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
+def prepare(request: SendMessage | SendEntry, view: QueueView, trace: str | None = None) -> Prepared:
+    """Check a message; `trace` is what the request's own header says, where the message says nothing."""
     body = check_body(request.message_body)
-    if not view.is_fifo and len(body) <= view.message_bytes_max and _is_plain(request):
+    if view.is_fifo:
+        _check_complete(request, view)
+    if trace is None and not view.is_fifo and len(body) <= view.message_bytes_max and _is_plain(request):
         return Prepared(plain_message(body))
     headers: Headers = ()
     md5_of_attributes = md5_of_system_attributes = None
@@ -67,11 +70,13 @@ def prepare(request: SendMessage | SendEntry, view: QueueView) -> Prepared:
         attribute.check_system_attributes(request.message_system_attributes)
         headers += attribute.to_headers(request.message_system_attributes, attribute.SYSTEM_HEADER_PREFIX)
         md5_of_system_attributes = attribute.md5_of(request.message_system_attributes)
+    elif trace:
+        headers += attribute.trace_header(trace)
     if size > view.message_bytes_max:
-        raise SqsError(
-            INVALID_VALUE,
-            f"One or more parameters are invalid. Reason: Message must be shorter than {view.message_bytes_max} bytes.",
-        )
+        # SQS says it in other words of an entry of a batch.
+        wrong = "cannot be validated" if isinstance(request, SendEntry) else "are invalid"
+        reason = f"Message must be shorter than {view.message_bytes_max} bytes."
+        raise SqsError(INVALID_VALUE, f"One or more parameters {wrong}. Reason: {reason}")
     group = request.message_group_id
     if group is not None:
         check_token(group, "MessageGroupId")
@@ -103,37 +108,33 @@ def _is_plain(request: SendMessage | SendEntry) -> bool:
 def _delay_ms(delay_s: int | None, view: QueueView) -> int | None:
     if delay_s is None:
         return None
-    check_range(delay_s, "DelaySeconds", 0, DELAY_S_MAX)
+    check_range(delay_s, "DelaySeconds", 0, DELAY_S_MAX, f"DelaySeconds must be >= 0 and <= {DELAY_S_MAX}.")
     if not view.is_fifo:
         return delay_s * 1000
     if delay_s:
-        raise invalid_value(delay_s, "DelaySeconds", _WRONG_TYPE)
+        raise invalid_value(delay_s, "DelaySeconds", WRONG_TYPE)
     return None
 
 
-def _is_complete(request: SendMessage | SendEntry, view: QueueView) -> bool:
-    """Whether a message has what a FIFO queue asks of each."""
-    has_id = request.message_deduplication_id is not None or view.has_content_deduplication
-    return request.message_group_id is not None and has_id
-
-
-def _deduplication_id(request: SendMessage | SendEntry, view: QueueView, body: bytes) -> str | None:
-    given = request.message_deduplication_id
-    if not view.is_fifo:
-        if given is not None:
-            raise invalid_value(given[:128], "MessageDeduplicationId", _WRONG_TYPE)
-        return None
-    if request.message_group_id is None:
+def _check_complete(request: SendMessage | SendEntry, view: QueueView) -> None:
+    """Refuse a message without what a FIFO queue asks of each. A batch with such an entry is refused as a whole."""
+    if not request.message_group_id:
         raise missing("MessageGroupId")
-    if given is not None:
-        check_token(given, "MessageDeduplicationId")
-    elif not view.has_content_deduplication:
+    if request.message_deduplication_id is None and not view.has_content_deduplication:
         raise SqsError(
             INVALID_VALUE,
             "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided "
             "explicitly",
         )
-    if not view.is_deduplicated_by_group:
+
+
+def _deduplication_id(request: SendMessage | SendEntry, view: QueueView, body: bytes) -> str | None:
+    given = request.message_deduplication_id
+    if given is not None:
+        if not view.is_fifo:
+            raise invalid_value(given[:128], "MessageDeduplicationId", WRONG_TYPE)
+        check_token(given, "MessageDeduplicationId")
+    if not view.is_deduplicated_by_group or not view.is_fifo:
         return given
     # Queues know one space of ids, so the group becomes part of the id. `received_id` takes it off again.
     return f"{request.message_group_id}{_GROUP_END}{given or hashlib.sha256(body).hexdigest()}"
@@ -159,9 +160,9 @@ class Sending:
         self._queues = queues
         self._views = views
 
-    def send_message(self, request: SendMessage, host: str) -> Pending[Sent]:
+    def send_message(self, request: SendMessage, caller: Caller) -> Pending[Sent]:
         view = self._views.of(name_of_url(request.queue_url))
-        prepared = prepare(request, view)
+        prepared = prepare(request, view, caller.trace)
 
         def answer(sent: Sent) -> SentMessage:
             return SentMessage(
@@ -174,7 +175,9 @@ class Sending:
 
         return Pending(self._queues.send_one(view.name, prepared.message), answer)
 
-    def send_message_batch(self, request: SendMessageBatch, host: str) -> Batch | Pending[list[Sent | HeadraceError]]:
+    def send_message_batch(
+        self, request: SendMessageBatch, caller: Caller
+    ) -> Batch | Pending[list[Sent | HeadraceError]]:
         view = self._views.of(name_of_url(request.queue_url))
         check_entries(request.entries, "SendMessageBatchRequestEntry")
         size = sum(size_of(entry) for entry in request.entries)
@@ -183,18 +186,18 @@ class Sending:
                 BATCH_TOO_LONG,
                 f"Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes. You have sent {size} bytes.",
             )
+        if view.is_fifo:
+            for entry in request.entries:
+                _check_complete(entry, view)
         ready: list[tuple[str, Prepared]] = []
         failed: list[FailedEntry] = []
         for entry in request.entries:
             try:
-                ready.append((entry.id, prepare(entry, view)))
+                ready.append((entry.id, prepare(entry, view, caller.trace)))
             except SqsError as error:
-                if view.is_fifo and not _is_complete(entry, view):
-                    # The one thing for which SQS refuses a batch whole that is wrong with an entry alone.
-                    raise SqsError(INVALID_VALUE, error.message) from None
                 failed.append(failed_entry(entry.id, error))
         if not ready:
-            return Batch(successful=[], failed=failed)
+            return Batch(failed=failed)
         promise = self._queues.send(view.name, [prepared.message for _, prepared in ready])
         return Pending(promise, lambda outcomes: _batch(view, ready, outcomes, failed))
 

@@ -12,32 +12,54 @@ from typing import Any
 import msgspec
 
 from headrace.broker.queue.port import Queues
+from headrace.gateways.sqs.pending import Caller
 from headrace.gateways.sqs.place import Places, name_of_url
+from headrace.gateways.sqs.policy import STATEMENTS_MAX
 from headrace.gateways.sqs.view import ATTRIBUTES, NOTES, TAGS, stored_attributes, stored_tags
 from headrace.model.queue import Queue
 from headrace.wire.sqs.answer import NOTHING, Answer, QueueTags
-from headrace.wire.sqs.check import TAGS_MAX
+from headrace.wire.sqs.check import TAG_KEY_LENGTH, TAG_KEY_MAX, TAG_VALUE_MAX, TAGS_MAX
 from headrace.wire.sqs.error import INVALID_VALUE, OVER_LIMIT, SqsError, invalid_value, missing
-from headrace.wire.sqs.request import AddPermission, ListQueueTags, RemovePermission, TagQueue, UntagQueue
+from headrace.wire.sqs.request import (
+    OPERATIONS,
+    AddPermission,
+    ListQueueTags,
+    RemovePermission,
+    TagQueue,
+    UntagQueue,
+)
 
-_KEY_LENGTH_MAX, _VALUE_LENGTH_MAX = 128, 256
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 _ACCOUNT = re.compile(r"[0-9]{12}", re.ASCII)
-_ACTION = re.compile(r"\*|[A-Za-z]{1,80}", re.ASCII)
 _ACTIONS_MAX = 7
-_STATEMENTS_MAX = 20
+# What a queue's owner may let others do; a permission for a message is one for its batch as well.
+_GRANTED = frozenset(
+    {
+        "*",
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+        "SendMessage",
+    }
+)
+_VERSION = "2008-10-17"  # of the policies that SQS writes itself
 
 
-def check_tags(tags: Mapping[str, str]) -> None:
+def check_tags(name: str, tags: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Refuse tags that were given to a queue, or all that it would have with them."""
     if len(tags) > TAGS_MAX:
-        raise SqsError(INVALID_VALUE, f"Too many tags added for queue: {len(tags)}, above {TAGS_MAX}.")
-    for key, value in tags.items():
-        if not 1 <= len(key) <= _KEY_LENGTH_MAX or len(value) > _VALUE_LENGTH_MAX or key.lower().startswith("aws:"):
-            raise SqsError(
-                INVALID_VALUE,
-                f"The tag {key[:_KEY_LENGTH_MAX]!r} is not valid: keys have 1 to {_KEY_LENGTH_MAX} characters and do "
-                f"not begin with aws:, values have up to {_VALUE_LENGTH_MAX}.",
-            )
+        raise SqsError(INVALID_VALUE, f"Too many tags added for queue {name}.")
+    for key, value in given.items():
+        if not 1 <= len(key) <= TAG_KEY_MAX:
+            raise SqsError(INVALID_VALUE, TAG_KEY_LENGTH)
+        if len(value) > TAG_VALUE_MAX:
+            raise SqsError(INVALID_VALUE, f"Tag values must be between 0 and {TAG_VALUE_MAX} characters in length.")
+        if key.lower().startswith("aws:"):
+            raise SqsError(INVALID_VALUE, "Tag keys cannot start with the reserved prefix aws:.")
 
 
 class Labelling:
@@ -48,22 +70,22 @@ class Labelling:
         self._places = places
         self._changing = changing
 
-    def list_queue_tags(self, request: ListQueueTags, host: str) -> Answer:
+    def list_queue_tags(self, request: ListQueueTags, caller: Caller) -> Answer:
         return QueueTags(tags=stored_tags(self._queues.find(name_of_url(request.queue_url))) or None)
 
-    async def tag_queue(self, request: TagQueue, host: str) -> Answer:
+    async def tag_queue(self, request: TagQueue, caller: Caller) -> Answer:
         if not request.tags:
             raise missing("Tags")
         async with self._changing:
             queue = self._queues.find(name_of_url(request.queue_url))
             tags = {**stored_tags(queue), **request.tags}
-            check_tags(tags)
+            check_tags(queue.name, tags, request.tags)
             await self._store(queue, stored_attributes(queue), tags)
         return NOTHING
 
-    async def untag_queue(self, request: UntagQueue, host: str) -> Answer:
+    async def untag_queue(self, request: UntagQueue, caller: Caller) -> Answer:
         if not request.tag_keys:
-            raise missing("TagKeys")
+            raise SqsError(INVALID_VALUE, TAG_KEY_LENGTH)
         async with self._changing:
             queue = self._queues.find(name_of_url(request.queue_url))
             gone = set(request.tag_keys)
@@ -71,34 +93,38 @@ class Labelling:
             await self._store(queue, stored_attributes(queue), tags)
         return NOTHING
 
-    async def add_permission(self, request: AddPermission, host: str) -> Answer:
+    async def add_permission(self, request: AddPermission, caller: Caller) -> Answer:
         _check_permission(request)
         async with self._changing:
             queue = self._queues.find(name_of_url(request.queue_url))
-            policy = _policy(queue)
+            policy = self._policy(queue)
             if any(statement.get("Sid") == request.label for statement in policy["Statement"]):
                 raise invalid_value(request.label, "Label", "Already exists.")
-            if len(policy["Statement"]) >= _STATEMENTS_MAX:
-                raise SqsError(OVER_LIMIT, f"{_STATEMENTS_MAX} statements were found, at most that many are allowed.")
+            if len(policy["Statement"]) >= STATEMENTS_MAX:
+                found = len(policy["Statement"]) + 1
+                raise SqsError(OVER_LIMIT, f"{found} Statements were found, maximum allowed is {STATEMENTS_MAX}.")
             policy["Statement"].append(
                 {
                     "Sid": request.label,
                     "Effect": "Allow",
-                    "Principal": {"AWS": [f"arn:aws:iam::{account}:root" for account in request.account_ids]},
-                    "Action": [f"SQS:{action}" for action in request.actions],
+                    "Principal": {"AWS": _one([f"arn:aws:iam::{account}:root" for account in request.account_ids])},
+                    "Action": _one([f"SQS:{action}" for action in request.actions]),
                     "Resource": self._places.arn(queue.name),
                 }
             )
             await self._store_policy(queue, policy)
         return NOTHING
 
-    async def remove_permission(self, request: RemovePermission, host: str) -> Answer:
+    async def remove_permission(self, request: RemovePermission, caller: Caller) -> Answer:
+        if not request.label:
+            raise missing("Label")
         async with self._changing:
             queue = self._queues.find(name_of_url(request.queue_url))
-            policy = _policy(queue)
+            policy = self._policy(queue)
             left = [statement for statement in policy["Statement"] if statement.get("Sid") != request.label]
             if len(left) == len(policy["Statement"]):
-                raise invalid_value(request.label[:80], "Label", "can't find label on existing policy.")
+                where = " on existing policy" if policy["Statement"] else ""
+                raise invalid_value(request.label[:80], "Label", f"can't find label{where}.")
             await self._store_policy(queue, {**policy, "Statement": left})
         return NOTHING
 
@@ -112,27 +138,39 @@ class Labelling:
         notes = {ATTRIBUTES: dict(attributes), TAGS: dict(tags)}
         await self._queues.update(queue.name, notes={NOTES: notes})
 
+    def _policy(self, queue: Queue) -> dict[str, Any]:
+        text = stored_attributes(queue).get("Policy", "")
+        default = {"Version": _VERSION, "Id": f"{self._places.arn(queue.name)}/SQSDefaultPolicy"}
+        policy: dict[str, Any] = msgspec.json.decode(text) if text else default
+        statements = policy.get("Statement", [])
+        listed = statements if isinstance(statements, list) else [statements]
+        return {**policy, "Statement": [one for one in listed if isinstance(one, dict)]}
+
+
+def _one(values: list[str]) -> str | list[str]:
+    """As SQS writes policies: one value stands by itself."""
+    return values[0] if len(values) == 1 else values
+
 
 def _check_permission(request: AddPermission) -> None:
+    if not request.label:
+        raise missing("Label")
     if _LABEL.fullmatch(request.label) is None:
-        raise invalid_value(request.label[:80], "Label", "It has 1 to 80 letters, digits, hyphens and underscores.")
-    if not request.account_ids:
-        raise missing("AWSAccountIds")
+        reason = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
+        raise invalid_value(request.label[:80], "Label", reason)
     if not request.actions:
         raise missing("Actions")
-    for account in request.account_ids:
-        if _ACCOUNT.fullmatch(account) is None:
-            raise invalid_value(account[:80], "PrincipalId", "Unable to verify.")
+    if not request.account_ids or any(_ACCOUNT.fullmatch(account) is None for account in request.account_ids):
+        raise invalid_value(f"[{', '.join(request.account_ids)[:200]}]", "PrincipalId", "Unable to verify.")
     if len(request.actions) > _ACTIONS_MAX:
         raise SqsError(OVER_LIMIT, f"{len(request.actions)} Actions were found, maximum allowed is {_ACTIONS_MAX}.")
     for action in request.actions:
-        if _ACTION.fullmatch(action) is None:
-            raise invalid_value(action[:80], "ActionName", "It is the name of an operation, or *.")
-
-
-def _policy(queue: Queue) -> dict[str, Any]:
-    text = stored_attributes(queue).get("Policy", "")
-    policy: dict[str, Any] = msgspec.json.decode(text) if text else {"Version": "2012-10-17", "Id": queue.name}
-    statements = policy.get("Statement", [])
-    listed = statements if isinstance(statements, list) else [statements]
-    return {**policy, "Statement": [one for one in listed if isinstance(one, dict)]}
+        if action in _GRANTED:
+            continue
+        is_known = action in OPERATIONS and not action.endswith("Batch")
+        reason = (
+            "Only the queue owner is allowed to invoke this action."
+            if is_known
+            else "Please refer to the appropriate WSDL for a list of valid actions."
+        )
+        raise invalid_value(f"SQS:{action[:80]}", "ActionName", reason)

@@ -8,19 +8,23 @@ A batch belongs to the range in which it begins. So ranges that are read by diff
 each batch once, wherever between two of its offsets they meet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from headrace.model.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, Buffer, read_header, read_prefix
+from headrace.spark.arrow.aborted import Aborted
+from headrace.spark.journal.minute import MINUTES, count_minutes
 from headrace.wire.kafka.records import control_kind, decode_batch
 
-# As Spark says it.
+# As Spark says it. A schema may ask for MINUTES_COLUMN as well, for which every message's time is read.
 SCHEMA = (
     "topic string, partition int, baseOffset bigint, lastOffset bigint, recordCount int, sizeBytes int, "
     "baseTimestamp timestamp, maxTimestamp timestamp, producerId bigint, producerEpoch int, baseSequence int, "
     "isTransactional boolean, isControl boolean, controlKind int, controlValue binary"
 )
+
+MINUTES_COLUMN = "minutes array<struct<startMs: bigint, messages: bigint>>"
 
 _TIME = pa.timestamp("us", tz="UTC")
 ARROW_SCHEMA = pa.schema(
@@ -40,56 +44,84 @@ ARROW_SCHEMA = pa.schema(
         ("isControl", pa.bool_()),
         ("controlKind", pa.int32()),  # 0 abort, 1 commit, from 100 on a queue's
         ("controlValue", pa.binary()),
+        ("minutes", MINUTES),  # of messages, where it is asked for: how many belong to which minute
     ]
 )
 
 _Row = tuple[object, ...]
 
 
-def entries(records: Buffer, *, topic: str, partition: int, start: int, end: int) -> tuple[pa.RecordBatch, int]:
+def entries(
+    records: Buffer,
+    *,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    aborted: Sequence[tuple[int, int]] = (),
+    counts_minutes: bool = False,
+    is_log_start: bool = False,
+) -> tuple[pa.RecordBatch, int]:
     """The batches that begin within start <= offset < end, and where to go on reading.
 
     A broker sends whole batches: the first may begin before the start, and the last may be cut off by the byte limit.
+    What `aborted` transactions sent is left out (`arrow/aborted.py`). Where the log itself starts within a batch, the
+    rest of that batch is a row too, because no earlier range has it.
     """
     rows: list[_Row] = []
+    headers: list[BatchHeader | None] = []
+    of_aborted = Aborted(aborted)
     next_offset, at = start, 0
     while len(records) - at >= HEADER_SIZE:
         _, size = read_prefix(records, at)
         if at + size > len(records):
             break
         header = read_header(records, at)
-        if start <= header.base_offset < end:
-            rows += _rows(header, memoryview(records)[at : at + size])
+        is_whole = start <= header.base_offset < end
+        is_rest = is_log_start and header.base_offset < start < header.next_offset
+        if not of_aborted.has(header) and (is_whole or is_rest):
+            found = [*_rows(header, memoryview(records)[at : at + size], start)]
+            rows += found
+            headers += [None if header.is_control else header] * len(found)
         next_offset = max(next_offset, header.next_offset)
         at += size
-    return _batch(topic, partition, rows), next_offset
+    minutes = (
+        count_minutes(records, headers, topic=topic, partition=partition, start=start)
+        if counts_minutes
+        else pa.nulls(len(rows), MINUTES)
+    )
+    return _batch(topic, partition, rows, minutes), next_offset
 
 
-def _batch(topic: str, partition: int, rows: list[_Row]) -> pa.RecordBatch:
-    own = list(ARROW_SCHEMA)[2:]
+def _batch(topic: str, partition: int, rows: list[_Row], minutes: pa.Array) -> pa.RecordBatch:
+    own = list(ARROW_SCHEMA)[2:-1]
     columns = zip(*rows, strict=True) if rows else ([] for _ in own)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, own, strict=True)]
     place = [pa.repeat(topic, len(rows)), pa.repeat(pa.scalar(partition, pa.int32()), len(rows))]
-    return pa.RecordBatch.from_arrays([*place, *arrays], schema=ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays([*place, *arrays, minutes], schema=ARROW_SCHEMA)
 
 
-def _rows(header: BatchHeader, batch: memoryview) -> Iterator[_Row]:
+def _rows(header: BatchHeader, batch: memoryview, start: int) -> Iterator[_Row]:
     times = (_micros(header.base_timestamp_ms), _micros(header.max_timestamp_ms))
     producer = (header.producer_id, header.producer_epoch) if header.has_producer else (None, None)
     if not header.is_control or not header.record_count:
-        sequence = header.base_sequence if header.has_producer and not header.is_control else None
+        base = max(header.base_offset, start)
+        gone = base - header.base_offset
+        count = max(header.record_count - gone, 0)
+        sequence = header.base_sequence + gone if header.has_producer and not header.is_control else None
         yield (
-            *(header.base_offset, header.last_offset, header.record_count, header.size, *times, *producer, sequence),
+            *(base, header.last_offset, count, header.size, *times, *producer, sequence),
             *(header.is_transactional, header.is_control, None, None),
         )
         return
     size = header.size
     for record in decode_batch(batch):
-        yield (
-            *(record.offset, record.offset, 1, size, *times, *producer, None),
-            *(header.is_transactional, True, control_kind(record), record.value),
-        )
-        size = 0
+        if record.offset >= start:
+            yield (
+                *(record.offset, record.offset, 1, size, *times, *producer, None),
+                *(header.is_transactional, True, control_kind(record), record.value),
+            )
+            size = 0
 
 
 def _micros(timestamp_ms: int) -> int | None:

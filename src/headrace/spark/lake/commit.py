@@ -15,7 +15,7 @@ A commit that is answered with an error may have happened all the same. Looking 
 this reason no file is removed here once a commit was tried with it. `vacuum` finds what stays behind.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +28,12 @@ from pyspark.sql.types import StructType
 
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import LakeConflictError
-from headrace.spark.lake.key import Mark, PartitionKey, partition_application
+from headrace.spark.lake.key import Mark, PartitionKey, begin_application, partition_application
 from headrace.spark.lake.keying import ByBatch, ByOffset, Keying
 from headrace.spark.lake.part_file import PartFile, PartFiles
 from headrace.spark.lake.schema import arrow_schema
 from headrace.spark.lake.sink_option import SinkOptions
-from headrace.spark.lake.span import joined
+from headrace.spark.lake.span import Span, joined
 from headrace.spark.lake.table import exists, file_paths, open_table, ready_table, said, sync_log
 
 ATTEMPTS_MAX = 20
@@ -91,11 +91,8 @@ def add_offsets(plan: Plan, files: Sequence[PartFile]) -> int:
         files = _without_known(plan, table, files, removes=attempt == 0)
         if not files:
             return 0
-        marks = [
-            Mark(partition_application(span.key, plan.topic_ids), span.end)
-            for span in joined(span for file in files for span in file.spans)
-        ]
-        if _commit(plan, table, files, marks):
+        spans = joined(span for file in files for span in file.spans)
+        if _commit(plan, table, files, [mark for span in spans for mark in _marks(plan, table, span)]):
             return sum(file.row_count for file in files)
     raise _conflict(plan.path)
 
@@ -140,6 +137,14 @@ def _commit(plan: Plan, table: DeltaTable, files: Sequence[PartFile], marks: Seq
 def _action(partition_by: Sequence[str], file: PartFile) -> AddAction:
     values = dict(zip(partition_by, file.values, strict=True))
     return AddAction(file.path, file.size_bytes, values, file.modified_ms, True, file.statistics)
+
+
+def _marks(plan: Plan, table: DeltaTable, span: Span) -> Iterator[Mark]:
+    """Where a partition's rows end now, and where they begin if these are its first."""
+    application = partition_application(span.key, plan.topic_ids)
+    yield Mark(application, span.end)
+    if table.transaction_version(application) is None:
+        yield Mark(begin_application(span.key, plan.topic_ids), span.start)
 
 
 def _is_there(table: DeltaTable, mark: Mark) -> bool:

@@ -34,7 +34,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
-from pyspark.taskcontext import TaskContext
 
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.lake.commit import Plan, add_batch, add_offsets, remove_unknown
@@ -42,10 +41,9 @@ from headrace.spark.lake.key import Mark, query_application
 from headrace.spark.lake.part_file import PartFile
 from headrace.spark.lake.schema import check_columns, delta_schema, nullable
 from headrace.spark.lake.sink_option import SinkOptions, parse_options
-from headrace.spark.lake.table import check_fit, exists, open_table, said
+from headrace.spark.lake.table import check_fit, check_place, exists, open_table, said
 from headrace.spark.link import Link
-
-_QUERY_ID = "sql.streaming.queryId"
+from headrace.spark.query_batch import QueryBatch, query_batch, query_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class FilesWritten(WriterCommitMessage):
     """What a task tells the driver."""
 
     files: tuple[PartFile, ...]
-    query_id: str | None
+    batch: QueryBatch | None  # None outside of streaming queries
 
 
 class DeltaDataSink(DataSource):
@@ -96,9 +94,7 @@ def make_plan(options: SinkOptions, schema: StructType, *, overwrites: bool) -> 
     """Everything that can be refused before anything is written is refused here."""
     columns = nullable(schema)
     partition_by = options.partition_by or ()
-    for place in (options.path, *options.path.parents):
-        if place.is_file():
-            raise OptionError(f"{place} is a file, and the table {options.path} is a directory; give another path")
+    check_place(options.path, partition_by=partition_by)
     if exists(options.path):
         table = open_table(options.path)
         check_fit(table, columns, path=options.path, partition_by=options.partition_by, merges=options.merges_schema)
@@ -123,7 +119,7 @@ def _topic_ids(options: SinkOptions) -> dict[str, str] | None:
         return {topic.name: str(topic.id) for topic in link.all_topics()}
 
 
-def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> FilesWritten:
+def _write(plan: Plan, batches: Iterator[pa.RecordBatch], batch_of_query: QueryBatch | None) -> FilesWritten:
     with without_stack(), said(plan.path):
         parts = plan.part_files()
         try:
@@ -133,8 +129,7 @@ def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> FilesWritten:
         except BaseException:
             parts.discard()
             raise
-    context = TaskContext.get()
-    return FilesWritten(files, context.getLocalProperty(_QUERY_ID) if context is not None else None)
+    return FilesWritten(files, batch_of_query)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[PartFile]:
@@ -142,11 +137,10 @@ def _files(messages: Sequence[WriterCommitMessage | None]) -> list[PartFile]:
     return [file for message in messages if isinstance(message, FilesWritten) for file in message.files]
 
 
-def _query(messages: Sequence[WriterCommitMessage | None]) -> str:
-    """The query's name in the table's log. Its id is kept in the checkpoint and told to tasks only."""
-    (query_id,) = {message.query_id for message in messages if isinstance(message, FilesWritten)}
-    assert query_id is not None, "Spark did not tell a task which query it is of"
-    return query_application(query_id)
+def _mark(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> Mark:
+    """The batch's name in the table's log. The query's id is kept in the checkpoint and told to tasks only."""
+    told = (message.batch for message in messages if isinstance(message, FilesWritten))
+    return Mark(query_application(query_of(told, batch_id)), batch_id)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -156,7 +150,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
-        return _write(self._plan, iterator)
+        return _write(self._plan, iterator, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with without_stack():
@@ -176,14 +170,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> FilesWritten:
-        return _write(self._plan, iterator)
+        with without_stack():
+            batch = query_batch()
+        return _write(self._plan, iterator, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         with without_stack():
             if self._plan.options.keyed_by == "offset":
                 add_offsets(self._plan, _files(messages))
             else:
-                add_batch(self._plan, _files(messages), Mark(_query(messages), batch_id))
+                add_batch(self._plan, _files(messages), _mark(messages, batch_id))
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         remove_unknown(self._plan, _files(messages))

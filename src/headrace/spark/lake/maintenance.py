@@ -1,8 +1,8 @@
-"""The upkeep of a Delta table: small files into large ones, days that nobody wants any more, files that no log names.
+"""The upkeep of a Delta table: what it holds, dropping old days, removing files that its log does not name.
 
-All of it goes on beside readers and writers. Compaction and deletion are entries of the log like any other, and a batch
-that is being added meanwhile is decided again (`commit.py`). What the table remembers of written offsets and batches is
-not touched: a day that was dropped does not come back because a checkpoint was lost.
+All of it goes on beside readers and writers; joining small files is in `compaction.py`. A deletion is an entry of the
+log like any other, and a batch that is being added meanwhile is decided again (`commit.py`). What the table remembers
+of written offsets and batches is not touched: a dropped day does not come back because a checkpoint was lost.
 """
 
 import datetime
@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import CommitProperties, Transaction
 
+from headrace.spark.lake.key import dropped_mark
+from headrace.spark.lake.part_file import is_own
 from headrace.spark.lake.table import open_table, said
 
 VACUUM_HOURS_DEFAULT = 168  # a week, as Delta itself has it
-COMPACTED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,35 +46,43 @@ def contents(path: Path, column: str) -> dict[str | None, Contents]:
     }
 
 
-def compact(path: Path) -> tuple[int, int]:
-    """Join small files of each partition; says how many were taken and how many made. Readers see the same rows."""
-    with said(path):
-        metrics: dict[str, Any] = open_table(path).optimize.compact(target_size=COMPACTED_BYTES)
-    return metrics["numFilesRemoved"], metrics["numFilesAdded"]
-
-
 def drop_days_before(path: Path, day: datetime.date, *, column: str = "day") -> int:
-    """Delete the rows of earlier days. Their files go with the next vacuum. Returns how many rows were deleted."""
+    """Delete the rows of earlier days. Their files go with the next vacuum. Returns how many rows were deleted.
+
+    The deletion is marked (`key.py`): an audit tells dropped rows from lost ones by it.
+    """
+    mark = dropped_mark(day)
     with said(path):
-        metrics: dict[str, Any] = open_table(path).delete(f"{column} < '{day.isoformat()}'")
+        table = open_table(path)
+        # A longer retention than before does not bring the earlier days back.
+        version = max(mark.version, table.transaction_version(mark.application) or 0)
+        properties = CommitProperties(app_transactions=[Transaction(mark.application, version)])
+        metrics: dict[str, Any] = table.delete(f"{column} < '{day.isoformat()}'", commit_properties=properties)
     return int(metrics["num_deleted_rows"] or 0)
 
 
 def vacuum(path: Path, *, retention_hours: int = VACUUM_HOURS_DEFAULT) -> int:
-    """Remove files that the table does not name and that are older than this; says how many.
+    """Remove files of this sink that the table has not named for so long; returns how many.
 
     They are what compaction and deletion replaced and what killed drivers left. A batch that is under way has files
-    that are not named yet: the retention must be longer than any batch takes.
+    that are not named yet: the retention must be longer than any batch takes. The library only lists what is not named,
+    because it would remove every file below the table's directory, whatever program put it there.
     """
+    removed = 0
     with said(path):
         table = open_table(path)
-        settings: dict[str, Any] = {
-            "retention_hours": retention_hours,
-            "enforce_retention_duration": False,
-            "full": True,
-        }
-        # It also lists what an earlier vacuum has removed, and writes to the log even when nothing is left to do.
-        there = [name for name in table.vacuum(dry_run=True, **settings) if (path / name).exists()]
-        if there:
-            table.vacuum(dry_run=False, **settings)
-    return len(there)
+        partition_by = table.metadata().partition_columns
+        unnamed = table.vacuum(
+            dry_run=True, retention_hours=retention_hours, enforce_retention_duration=False, full=True
+        )
+        for name in set(unnamed):
+            # The list also has what an earlier vacuum has removed, and what symbolic links lead to.
+            if is_own(name, partition_by) and (path / name).exists() and not _is_elsewhere(path, name):
+                (path / name).unlink()
+                removed += 1
+    return removed
+
+
+def _is_elsewhere(path: Path, name: str) -> bool:
+    """Whether a symbolic link below the table's directory leads to the file, which may be another table's."""
+    return (path / name).resolve() != path.resolve() / name

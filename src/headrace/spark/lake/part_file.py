@@ -1,12 +1,13 @@
 """Parquet files of one task: written into the table's directory, synced, and unknown to the table until the driver adds
-them.
+them. Their names tell them from files that others keep in the same directory (`is_own`).
 
 Rows are gathered until they make a row group of a good size, because Spark hands them over in pieces of 10,000 and a
 row group for each would make files that are slow to read. What is gathered is bounded, and so is the number of files
 that are open at once: a topic with odd timestamps has a day for every message.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,24 @@ from headrace.host.disk import SystemDisk
 from headrace.host.rand import Rand
 from headrace.spark.lake.keying import Keying
 from headrace.spark.lake.span import Span, joined
-from headrace.spark.lake.split import Values, directory, split
+from headrace.spark.lake.split import Values, directory, named_column, split
 from headrace.spark.lake.statistic import bounded_columns, statistics_json
 
 GATHERED_BYTES_MAX = 64 << 20
 FILE_BYTES_MAX = 512 << 20
 OPEN_FILES_MAX = 64
+
+_PREFIX = "headrace"
+_OWN_NAME = re.compile(rf"{_PREFIX}-[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\.[a-z0-9]+\.parquet")
+
+
+def is_own(path: str, partition_by: Sequence[str]) -> bool:
+    """Whether this sink wrote a file of a table, by its place below the table's directory and by its name.
+
+    The place matters because one table may lie in the directory of another.
+    """
+    *directories, name = path.split("/")
+    return _OWN_NAME.fullmatch(name) is not None and [named_column(one) for one in directories] == list(partition_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,7 @@ class PartFiles:
         compression: str,
         keying: Keying,
         rand: Rand,
+        file_bytes_max: int | None = FILE_BYTES_MAX,
     ) -> None:
         self._table = table
         self._schema = schema
@@ -69,6 +83,7 @@ class PartFiles:
         self._compression = compression
         self._keying = keying
         self._rand = rand
+        self._file_bytes_max = file_bytes_max
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._open: dict[Values, _Open] = {}
@@ -101,22 +116,22 @@ class PartFiles:
         table = self._keying.trimmed(pa.Table.from_batches(self._gathered).cast(self._schema))
         self._gathered, self._gathered_bytes = [], 0
         for values, rows in split(table, self._partition_by):
-            self._write(values, rows)
+            self.write(values, rows.drop_columns(list(self._partition_by)), self._keying.spans(rows))
 
-    def _write(self, values: Values, rows: pa.Table) -> None:
+    def write(self, values: Values, rows: pa.Table, spans: Iterable[Span] = ()) -> None:
+        """Write rows of one partition, without the columns that are in its values, as one row group."""
         part = self._open.pop(values, None) or self._begin(values)
         self._open[values] = part  # the least recently written one stands first
-        part.spans.extend(self._keying.spans(rows))
-        kept = rows.drop_columns(list(self._partition_by))
-        part.writer.write_table(kept, row_group_size=kept.num_rows)
-        part.written_bytes += kept.nbytes
-        if part.written_bytes >= FILE_BYTES_MAX:
+        part.spans.extend(spans)
+        part.writer.write_table(rows, row_group_size=rows.num_rows)
+        part.written_bytes += rows.nbytes
+        if self._file_bytes_max is not None and part.written_bytes >= self._file_bytes_max:
             self._finish(self._open.pop(values))
 
     def _begin(self, values: Values) -> _Open:
         if len(self._open) >= OPEN_FILES_MAX:
             self._finish(self._open.pop(next(iter(self._open))))
-        name = f"part-{self._rand.uuid()}.{self._compression}.parquet"
+        name = f"{_PREFIX}-{self._rand.uuid()}.{self._compression}.parquet"
         path = f"{directory(self._partition_by, values)}/{name}" if values else name
         (self._table / path).parent.mkdir(parents=True, exist_ok=True)
         footers: list[pq.FileMetaData] = []

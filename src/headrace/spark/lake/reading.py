@@ -8,6 +8,7 @@ the values from there and leaves out directories that a query does not need; els
 rows (`logged_value.py`).
 """
 
+import datetime
 import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.spark.lake.key import (
+    DROPPED_APPLICATION,
+    PartitionKey,
+    Reach,
+    begin_application,
+    partition_application,
+)
 from headrace.spark.lake.logged_value import by_log, layers, named, odd_files
 from headrace.spark.lake.schema import spark_schema
 from headrace.spark.lake.sink_option import table_path
@@ -42,7 +50,22 @@ class Snapshot:
             # In the order of the files: what the log says of each.
             self._actions = pa.table(table.get_add_actions(flatten=True))
             self._partition_by = tuple(table.metadata().partition_columns)
+        self._table = table
         self._odd = odd_files(self._path, self._files.to_pylist(), self._actions, self.columns, self._partition_by)
+
+    def reach(self, key: PartitionKey, topic_id: str) -> Reach | None:
+        """The offsets of a partition that were written to the table; None where none were, or no writer marked them."""
+        for ids in ({key.topic: topic_id}, None):  # a sink that was not told the servers knows no ids
+            end = self._table.transaction_version(partition_application(key, ids))
+            if end is not None:
+                return Reach(key, self._table.transaction_version(begin_application(key, ids)), end)
+        return None
+
+    @property
+    def dropped_before(self) -> datetime.date | None:
+        """The day up to which the table's retention has dropped rows; None where it has dropped none."""
+        day = self._table.transaction_version(DROPPED_APPLICATION)
+        return None if day is None else datetime.date.fromordinal(day)
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
         return self._frame(spark, self._files.to_pylist())

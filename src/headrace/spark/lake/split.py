@@ -4,7 +4,7 @@ import datetime
 import decimal
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,12 @@ def directory(columns: Sequence[str], values: Values) -> str:
         f"{quote(name, safe='')}={NULL_DIRECTORY if value is None else quote(value, safe='')}"
         for name, value in zip(columns, values, strict=True)
     )
+
+
+def named_column(directory: str) -> str | None:
+    """The column that one directory of a path names; None where it names none."""
+    name, equals, _ = directory.partition("=")
+    return unquote(name) if equals else None
 
 
 def _codes(column: pa.ChunkedArray) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

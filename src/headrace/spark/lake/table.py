@@ -1,5 +1,6 @@
 """A Delta table as the sink sees it: opened or made, with the columns that the rows need."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.host.disk import SystemDisk
 from headrace.spark.errors import LakeError, OptionError
-from headrace.spark.lake.part_file import sync_file
+from headrace.spark.lake.part_file import is_own, sync_file
 from headrace.spark.lake.schema import added_columns, delta_schema, nullable, spark_schema
 
 _LOG = "_delta_log"
@@ -29,6 +30,40 @@ def said(path: Path) -> Iterator[None]:
 
 def exists(path: Path) -> bool:
     return path.is_dir() and DeltaTable.is_deltatable(str(path))
+
+
+def check_place(path: Path, *, partition_by: Sequence[str]) -> None:
+    """Refuse a place for a table where other things are. Vacuums and later commits take the whole directory as theirs.
+
+    Files of a first batch that was never committed are the sink's own. Hidden names, as of a checkpoint inside the
+    table's directory, do not count: no reader or vacuum of Delta tables looks at them.
+    """
+    for place in (path, *path.parents):
+        if place.is_file():
+            raise OptionError(f"{place} is a file, and the table {path} is a directory; give another path")
+    if exists(path):
+        return
+    with said(path):
+        found = next((file for file in _visible_files(path) if not is_own(file, partition_by)), None)
+    if found is not None:
+        raise OptionError(
+            f"{path} is not a Delta table, and {found} is in it; give a directory that is empty or does not exist"
+        )
+
+
+def _visible_files(root: Path) -> Iterator[str]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for place, directories, files in os.walk(root, onerror=fail) if root.exists() else ():
+        directories[:] = sorted(name for name in directories if not _is_hidden(name))
+        for name in sorted(files):
+            if not _is_hidden(name):
+                yield Path(place, name).relative_to(root).as_posix()
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
 
 
 def open_table(path: Path) -> DeltaTable:
@@ -71,6 +106,7 @@ def check_fit(
 def ready_table(path: Path, rows: StructType, *, partition_by: Sequence[str] | None, merges: bool) -> DeltaTable:
     """The table as it is now, made or grown so that the rows fit."""
     if not exists(path):
+        check_place(path, partition_by=partition_by or ())
         _create(path, delta_schema(rows), partition_by or ())
     table = DeltaTable(str(path))
     added = check_fit(table, rows, path=path, partition_by=partition_by, merges=merges)

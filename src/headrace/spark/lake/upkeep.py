@@ -10,7 +10,8 @@ from typing import Self
 
 from headrace.host.clock import Clock
 from headrace.spark.errors import LakeError
-from headrace.spark.lake.maintenance import compact, drop_days_before, vacuum
+from headrace.spark.lake.compaction import compact
+from headrace.spark.lake.maintenance import drop_days_before, vacuum
 from headrace.spark.lake.table import exists
 
 
@@ -19,7 +20,7 @@ class Upkeep:
     """What is done to a table besides adding to it."""
 
     keep_days: int | None  # None: for ever
-    compacts: bool
+    compact_memory_bytes: int | None  # to join small files with; None: leave them
     vacuum_hours: int | None  # None: never
 
 
@@ -47,8 +48,8 @@ def keep_up(path: Path, upkeep: Upkeep, *, now_ms: int) -> Kept:
     if upkeep.keep_days is not None:
         today = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).date()
         dropped = drop_days_before(path, today - datetime.timedelta(days=upkeep.keep_days))
-    if upkeep.compacts:
-        compacted, _ = compact(path)
+    if upkeep.compact_memory_bytes is not None:
+        compacted, _ = compact(path, now_ms=now_ms, memory_bytes=upkeep.compact_memory_bytes)
     if upkeep.vacuum_hours is not None:
         removed = vacuum(path, retention_hours=upkeep.vacuum_hours)
     return Kept(dropped_rows=dropped, compacted_files=compacted, removed_files=removed)

@@ -15,9 +15,12 @@ INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 class Given:
     """Options by name. PySpark has made all names lower case; messages spell them as the documentation does."""
 
-    def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+    def __init__(
+        self, options: Mapping[str, str], known: Iterable[str], *, elsewhere: Mapping[str, str] | None = None
+    ) -> None:
+        """`elsewhere` has options of the other side, each with what to say instead."""
         self._values = {name.lower(): value for name, value in options.items()}
-        check_names(self._values, known)
+        check_names(self._values, known, elsewhere=elsewhere or {})
 
     def __bool__(self) -> bool:
         return bool(self._values)
@@ -66,11 +69,16 @@ class Given:
         return value.lower()
 
 
-def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(given: Iterable[str], known: Iterable[str], *, elsewhere: Mapping[str, str]) -> None:
     """Refuse the first name that is not known, and name the nearest that is."""
     names = {name.lower(): name for name in known}
+    others = {name.lower(): (name, instead) for name, instead in elsewhere.items()}
     for name in given:
-        if name.lower() not in names:
-            near = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
-            hint = f"; did you mean {names[near[0]]}?" if near else f"; there are {', '.join(names.values())}"
-            raise OptionError(f"there is no option {name}{hint}")
+        if name.lower() in names:
+            continue
+        if name.lower() in others:
+            spelt, instead = others[name.lower()]
+            raise OptionError(f"the option {spelt} is not taken here: {instead}")
+        near = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+        hint = f"; did you mean {names[near[0]]}?" if near else "; docs/spark.md lists those that there are"
+        raise OptionError(f"there is no option {name}{hint}")

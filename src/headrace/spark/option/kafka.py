@@ -21,6 +21,9 @@ _REQUEST_DEADLINE = "kafka.request.timeout.ms"
 _CONNECT = "kafka.socket.connection.setup.timeout.ms"
 _FETCH = "kafka.fetch.max.bytes"
 _PARTITION_FETCH = "kafka.max.partition.fetch.bytes"
+# Larger than other clients' answers: each becomes few and large Arrow batches, which is what Spark takes quickly.
+_FETCH_BYTES = 16 * 1024 * 1024
+_PARTITION_FETCH_BYTES = 8 * 1024 * 1024
 _SECURITY = "kafka.security.protocol"
 
 CLIENT_NAMES = (SERVERS, _CLIENT_ID, _DEADLINE, _REQUEST_DEADLINE, _CONNECT, _SECURITY)
@@ -106,13 +109,13 @@ def client_config(given: Given) -> ClientConfig:
     def count(name: str) -> int | None:
         return given.count(name, most=INT32_MAX)
 
-    fetch_bytes_max = count(_FETCH) or default.fetch_bytes_max
+    fetch_bytes_max = count(_FETCH) or _FETCH_BYTES
     return ClientConfig(
         client_id=given.text(_CLIENT_ID) or "headrace-spark",
         deadline_ms=count(_DEADLINE) or count(_REQUEST_DEADLINE) or default.deadline_ms,
         connect_timeout_ms=count(_CONNECT) or default.connect_timeout_ms,
         fetch_bytes_max=fetch_bytes_max,
-        partition_fetch_bytes_max=count(_PARTITION_FETCH) or min(default.partition_fetch_bytes_max, fetch_bytes_max),
+        partition_fetch_bytes_max=count(_PARTITION_FETCH) or min(_PARTITION_FETCH_BYTES, fetch_bytes_max),
     )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from headrace.client.router import ClientConfig
 from headrace.client.settings import DEFAULT_HTTP
@@ -12,7 +13,7 @@ from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.option import kafka
 from headrace.spark.option.given import Given
-from headrace.spark.option.place import EARLIEST, LATEST, Everywhere, Offsets, Place, read_object, read_place
+from headrace.spark.option.place import EARLIEST, LATEST, Everywhere, Offsets, Place, Time, read_object, read_place
 
 _SELECTIONS = ("subscribe", "subscribePattern", "assign", "queue")
 
@@ -45,6 +46,14 @@ NAMES = (
     "fetchOffset.retryIntervalMs",
     *kafka.IDLE_NAMES,
 )
+
+_OF_WRITES = {
+    "topic": "it names where rows are written; say subscribe",
+    "stagingDirectory": "it is for writing",
+    "idempotencyKey": "it is for writing",
+    "txnAppId": "it is for writing",
+    "txnVersion": "it is for writing",
+}
 
 # What Spark adds to the options of a table that is made, and of nothing else.
 _OF_A_TABLE = "provider"
@@ -118,7 +127,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     if _OF_A_TABLE in names:
         raise OptionError(f"a table cannot be made of topics and queues: {_NO_TABLE}")
     kafka.check_refused(names)
-    given = Given(options, NAMES)
+    given = Given(options, NAMES, elsewhere=_OF_WRITES)
     selection = _selection(given)
     reader = _reader(given)
     if reader is not None and not isinstance(selection, Queue):
@@ -147,6 +156,22 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
+def describe(options: SourceOptions) -> str:
+    """What is read and where, for people."""
+    match options.selection:
+        case Topics(names):
+            what = f"subscribe {','.join(names)}"
+        case Pattern(text):
+            what = f"subscribePattern {text}"
+        case Assigned(partitions):
+            what = f"assign {','.join(map(str, partitions))}"
+        case Queue(name):
+            what = f"queue {name}"
+        case _:
+            assert_never(options.selection)
+    return f"headrace[{what}] at {options.servers}"
+
+
 def check_batch(options: SourceOptions) -> SourceOptions:
     """Refuse what a batch cannot be asked for."""
     starting, ending = options.starting, options.ending
@@ -160,6 +185,11 @@ def check_batch(options: SourceOptions) -> SourceOptions:
         raise OptionError("the option endingOffsets is earliest, so a batch would read nothing; say latest")
     if isinstance(ending, Offsets) and EARLIEST in ending.offsets.values():
         raise OptionError("the option endingOffsets has -2 (earliest), up to which a batch would read nothing")
+    if isinstance(starting, Time) and isinstance(ending, Time) and starting.timestamp_ms > ending.timestamp_ms:
+        raise OptionError(
+            f"startingTimestamp is {starting.timestamp_ms}, later than endingTimestamp, which is "
+            f"{ending.timestamp_ms}; a batch is read from the earlier to the later"
+        )
     return options
 
 

@@ -29,11 +29,12 @@ from headrace.host.clock import SystemClock
 from headrace.model.errors import InvalidNameError
 from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
+from headrace.spark.lake.compaction import MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MIN
 from headrace.spark.lake.key import PartitionKey, partition_application
 from headrace.spark.lake.maintenance import VACUUM_HOURS_DEFAULT, Contents, contents
 from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
-from headrace.spark.lake.table import exists, open_table
+from headrace.spark.lake.table import check_place, columns_of, exists, open_table
 from headrace.spark.lake.upkeep import Kept, RegularUpkeep, Upkeep, keep_up
 from headrace.spark.link import Link
 from headrace.spark.option.kafka import READ_COMMITTED, SERVERS
@@ -53,6 +54,8 @@ PARTITION_BY = ("topic", DAY)
 
 BATCH_ROWS_DEFAULT = 250_000
 UPKEEP_MINUTES_DEFAULT = 60.0
+COMPACT_MEMORY_MB_DEFAULT = MEMORY_BYTES_DEFAULT >> 20
+COMPACT_MEMORY_MB_MIN = MEMORY_BYTES_MIN >> 20
 _EARLIEST = -2
 _CLIENT = ClientConfig(client_id="headrace-archive")
 _OFFSETS = pa.schema([("offset", pa.int64())])
@@ -69,12 +72,13 @@ class ArchiveOptions:
     batch_rows: int = BATCH_ROWS_DEFAULT
     keep_days: int | None = None
     compacts: bool = True
+    compact_memory_mb: int = COMPACT_MEMORY_MB_DEFAULT
     vacuum_hours: int | None = VACUUM_HOURS_DEFAULT
     upkeep_minutes: float = UPKEEP_MINUTES_DEFAULT  # in a continuous run; else once, at the end
     skips_lost: bool = False
 
     def __post_init__(self) -> None:
-        table_path(self.table)
+        _check_table(self.path)
         check_servers(self.server)
         check_http(self.http)
         if not (self.topics or self.queues or self.pattern):
@@ -92,6 +96,10 @@ class ArchiveOptions:
             raise OptionError(f"--batch-rows is {self.batch_rows}; a batch has at least one row")
         if self.keep_days is not None and self.keep_days < 1:
             raise OptionError(f"--keep-days is {self.keep_days}; keep one day or more, or leave it out to keep all")
+        if self.compact_memory_mb < COMPACT_MEMORY_MB_MIN:
+            raise OptionError(
+                f"--compact-memory is {self.compact_memory_mb}; joining files takes {COMPACT_MEMORY_MB_MIN} MB or more"
+            )
         if self.vacuum_hours is not None and self.vacuum_hours < 1:
             raise OptionError(f"--vacuum-hours is {self.vacuum_hours}; it must be longer than a batch: 1 or more")
         if not 0 < self.upkeep_minutes < math.inf:
@@ -103,11 +111,22 @@ class ArchiveOptions:
 
     @property
     def upkeep(self) -> Upkeep:
-        return Upkeep(keep_days=self.keep_days, compacts=self.compacts, vacuum_hours=self.vacuum_hours)
+        memory = self.compact_memory_mb << 20 if self.compacts else None
+        return Upkeep(keep_days=self.keep_days, compact_memory_bytes=memory, vacuum_hours=self.vacuum_hours)
 
     def identity(self) -> dict[str, str]:
         named = {"topics": ",".join(self.topics), "queues": ",".join(self.queues), "pattern": self.pattern or ""}
         return {"server": self.server, "table": str(self.path)} | {name: text for name, text in named.items() if text}
+
+
+def _check_table(path: Path) -> None:
+    """Refuse a directory of other files, and a table that is no archive: its upkeep would change rows of others."""
+    check_place(path, partition_by=PARTITION_BY)
+    if not exists(path):
+        return
+    table = open_table(path)
+    if tuple(columns_of(table).names) != ARCHIVE_COLUMNS or tuple(table.metadata().partition_columns) != PARTITION_BY:
+        raise OptionError(f"{path} is a Delta table, but not one of an archive; give another directory")
 
 
 def _check_name(name: str, option: str) -> None:

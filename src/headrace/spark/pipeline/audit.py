@@ -32,7 +32,10 @@ from headrace.model.names import check_topic_name
 from headrace.spark.errors import OptionError
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
+from headrace.spark.lake.key import Reach
+from headrace.spark.lake.reading import Snapshot
 from headrace.spark.lake.sink_option import table_path
+from headrace.spark.lake.table import check_place
 from headrace.spark.pipeline import audit_delivery, audit_id, audit_lake, audit_log
 from headrace.spark.pipeline.archive import open_archive
 from headrace.spark.pipeline.asked import check_servers, found_topics, reached
@@ -78,7 +81,7 @@ class AuditOptions:
                 raise OptionError(str(error)) from None
         self._check_rules()
         if self.findings is not None:
-            table_path(self.findings)
+            check_place(table_path(self.findings), partition_by=())
         if self.lake is not None and not Path(table_path(self.lake), "_delta_log").is_dir():
             raise OptionError(f"--lake {self.lake} is no Delta table; name what an archive has written")
         if self.is_live:
@@ -130,6 +133,25 @@ class Log:
     places: "DataFrame"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """What the table has, and what it says that it once had."""
+
+    snapshot: Snapshot
+    rows: "DataFrame"
+    reaches: list[Reach]
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A lake beside its log."""
+
+    rows: "DataFrame"
+    spans: "DataFrame"  # as `audit_lake.spans`
+    differences: "DataFrame"  # as `audit_lake.differences`
+
+
 def check(options: AuditOptions) -> None:
     """What can be known without a session: the lake is an archive, a node answers, and the topics are there.
 
@@ -150,28 +172,22 @@ def run(spark: "SparkSession", options: AuditOptions, run: "Run") -> Summary:
 
 
 def _run(spark: "SparkSession", options: AuditOptions, run: "Run", kept: ExitStack) -> Summary:
-    rows = None if options.lake is None else _lake_rows(spark, options)
-    archived = None if rows is None else _topics_of(rows)
-    unknown = [] if archived is None else [name for name in options.names if name not in archived]
-    if unknown:
-        # To find nothing in it would be taken for an answer.
-        raise OptionError(
-            f"--lake {options.lake} has no message of {unknown[0]}, so nothing can be said about it; "
-            "archive it first, or leave out --lake"
-        )
+    lake = None if options.lake is None else _open_lake(spark, options)
     run.report("reading the log")
-    log = _read_log(spark, options, options.names or archived or (), kept)
+    log = _read_log(spark, options, options.names if lake is None else lake.topics, kept)
     run.report("comparing")
+    compared = None if lake is None else _compare(spark, log, lake, kept)
     judged = _keep(kept, audit_delivery.judge(audit_delivery.told(log.batches)))
-    findings = _keep(kept, _find(log, judged, rows, options))
+    findings = _keep(kept, _find(log, judged, compared, options))
     shown = findings.orderBy("topic", "partition", "firstOffset").limit(_SHOWN_MAX).collect()
     if options.findings is not None:
         dated = findings.withColumn("foundAt", sf.current_timestamp())
         dated.write.format("headrace_delta").mode("append").option("path", options.findings).save()
         run.note(f"The findings are in {options.findings}.")
-    counted = _counted(log, rows, findings).collect()
+    counted = _counted(log, compared, findings).collect()
+    behind = 0 if compared is None else audit_lake.count_behind(log.batches, compared.spans)
     run.report("compared", rows=sum(row["rows"] for row in counted))
-    return _summary(options, counted, shown, judged.where("not isJudged").count())
+    return _summary(options, counted, shown, unjudged=judged.where("not isJudged").count(), behind=behind)
 
 
 def _keep(kept: ExitStack, frame: "DataFrame") -> "DataFrame":
@@ -180,7 +196,15 @@ def _keep(kept: ExitStack, frame: "DataFrame") -> "DataFrame":
     return frame.persist()
 
 
-def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: AuditOptions) -> "DataFrame":
+def _compare(spark: "SparkSession", log: Log, lake: Lake, kept: ExitStack) -> Compared:
+    dropped_before = lake.snapshot.dropped_before
+    spans = audit_lake.spans(spark, lake.rows, lake.reaches, log.places, is_dropped=dropped_before is not None)
+    spans = _keep(kept, spans)
+    different = audit_lake.differences(lake.rows, log.messages, spans, log.places, dropped_before)
+    return Compared(rows=lake.rows, spans=spans, differences=_keep(kept, different))
+
+
+def _find(log: Log, judged: "DataFrame", compared: Compared | None, options: AuditOptions) -> "DataFrame":
     found = [
         audit_log.find_holes(log.batches, log.places),
         audit_log.find_overlaps(log.batches),
@@ -188,15 +212,15 @@ def _find(log: Log, judged: "DataFrame", rows: "DataFrame | None", options: Audi
         audit_delivery.find_undelivered(judged),
     ]
     messages = log.messages
-    if rows is not None:
-        spans = audit_lake.spans(rows)
+    if compared is not None:
         found += [
-            audit_lake.find_doubled(rows),
-            audit_lake.find_missing(rows, messages, spans),
-            audit_lake.find_changed(rows, messages),
-            audit_lake.find_unknown(rows, log.places),
+            audit_lake.find_doubled(compared.rows),
+            audit_lake.find_missing(compared.differences),
+            audit_lake.find_changed(compared.differences),
+            audit_lake.find_added(compared.differences, log.batches, log.places),
+            audit_lake.find_unknown(compared.rows, compared.spans, log.places),
         ]
-        messages = rows.dropDuplicates([*_PLACE, "offset"])
+        messages = compared.rows.dropDuplicates([*_PLACE, "offset"])
     if options.unique is not None:
         found.append(audit_id.find_doubled_ids(messages, options.unique))
     if options.rising is not None:
@@ -257,46 +281,62 @@ def _no_log(spark: "SparkSession") -> Log:
     return Log(batches=batches, messages=spark.createDataFrame([], FULL_SCHEMA), places=places)
 
 
-def _lake_rows(spark: "SparkSession", options: AuditOptions) -> "DataFrame":
+def _open_lake(spark: "SparkSession", options: AuditOptions) -> Lake:
     assert options.lake is not None
-    rows = open_archive(options.lake).frame(spark)
-    return rows.where(sf.col("topic").isin(*options.names)) if options.names else rows
-
-
-def _topics_of(rows: "DataFrame") -> tuple[str, ...]:
-    return tuple(row["topic"] for row in rows.select("topic").distinct().orderBy("topic").collect())
+    snapshot = open_archive(options.lake)
+    rows = snapshot.frame(spark)
+    if options.names:
+        rows = rows.where(sf.col("topic").isin(*options.names))
+    present = {row["topic"] for row in rows.select("topic").distinct().collect()}
+    with reached(options.server) as link:
+        # A topic of which the lake has lost every row is among those of the node.
+        every = [] if options.names else link.all_topics()
+        known = {topic.name: topic for topic in every} | link.topics(options.names or present)
+    reaches = audit_lake.reaches(snapshot, known.values())
+    archived = present | {reach.key.topic for reach in reaches}
+    unknown = [name for name in options.names if name not in archived]
+    if unknown:
+        # To find nothing in it would be taken for an answer.
+        raise OptionError(
+            f"--lake {options.lake} has no message of {unknown[0]}, so nothing can be said about it; "
+            "archive it first, or leave out --lake"
+        )
+    return Lake(snapshot=snapshot, rows=rows, reaches=reaches, topics=tuple(sorted(archived)))
 
 
 # What is said.
 
 
-def _counted(log: Log, rows: "DataFrame | None", findings: "DataFrame") -> "DataFrame":
+def _counted(log: Log, compared: Compared | None, findings: "DataFrame") -> "DataFrame":
     """One row a partition: what was there, what is explained, what was found."""
     kinds = audit_log.count_kinds(log.batches)
     faults = findings.groupBy(*_PLACE).agg(
         *(sf.sum(sf.when(sf.col("fault") == fault, sf.col("count")).otherwise(0)).alias(fault) for fault in _FAULTS),
         sf.sum(sf.when(~sf.col("fault").isin(*_FAULTS), sf.col("count")).otherwise(0)).alias("other"),
     )
-    if rows is None:
+    if compared is None:
         seen = kinds.withColumnRenamed("message", "rows")
     else:
-        seen = _explained_in_lake(log, rows, findings)
-    return seen.join(faults, _PLACE, "left").na.fill(0).orderBy(*_PLACE)
+        seen = _explained_in_lake(log, compared.spans, findings)
+    return seen.join(faults, _PLACE, "left").na.fill(0, [*_FAULTS, "other"]).orderBy(*_PLACE)
 
 
-def _explained_in_lake(log: Log, rows: "DataFrame", findings: "DataFrame") -> "DataFrame":
+def _explained_in_lake(log: Log, spans: "DataFrame", findings: "DataFrame") -> "DataFrame":
     """The lake's spans, and what the log says about the offsets within them that are no rows."""
-    spans = audit_lake.spans(rows)
-    within = log.batches.join(sf.broadcast(spans), _PLACE).where("baseOffset between first and last")
-    kinds = audit_log.count_kinds(within.drop("first", "last")).drop("message", "first", "last", audit_log.CLEANED)
+    spans = spans.withColumn("from", sf.coalesce("first", "since"))
+    ranges = sf.broadcast(spans.select(*_PLACE, "from", "until"))
+    within = log.batches.join(ranges, _PLACE).where("baseOffset between from and until")
+    kinds = audit_log.count_kinds(within.drop("from", "until")).drop("message", "first", "last", audit_log.CLEANED)
     missing = (
         findings.where((sf.col("rule") == "lake") & sf.col("fault").isin(LOST, UNKNOWN))
+        .join(ranges, _PLACE)
+        .where("firstOffset >= from")
         .groupBy(*_PLACE)
         .agg(sf.sum("count").alias("missing"))
     )
     is_cleaned = log.batches.groupBy(*_PLACE).agg(sf.max("isCleaned").alias("isCleaned"))
     others = ("missing", audit_log.MARKER, audit_log.ENTRY, audit_log.ABORTED, audit_log.OPEN)
-    left = sf.col("last") - sf.col("first") + 1 - sf.col("rows")
+    left = sf.col("until") - sf.col("from") + 1 - sf.col("rows")
     for name in others:
         left = left - sf.col(name)
     return (
@@ -305,7 +345,7 @@ def _explained_in_lake(log: Log, rows: "DataFrame", findings: "DataFrame") -> "D
         .join(is_cleaned, _PLACE, "left")
         .na.fill(0, list(others))
         .withColumn(audit_log.CLEANED, sf.when(sf.col("isCleaned"), sf.greatest(left, sf.lit(0))).otherwise(0))
-        .drop("missing", "isCleaned")
+        .drop("missing", "isCleaned", "from", "since", "until", "isDropped")
     )
 
 
@@ -313,7 +353,7 @@ _FAULTS = (LOST, DOUBLED, OUT_OF_ORDER, UNKNOWN)
 _COLUMNS = ("topic", "partition", "rows", "first", "last", *audit_log.EXPLAINED, *_FAULTS, "other")
 
 
-def _summary(options: AuditOptions, counted: list[Any], found: list[Any], unjudged: int) -> Summary:
+def _summary(options: AuditOptions, counted: list[Any], found: list[Any], *, unjudged: int, behind: int) -> Summary:
     totals = {fault: sum(row[fault] for row in counted) for fault in (*_FAULTS, "other")}
     wrong = sum(count for fault, count in totals.items() if fault != UNKNOWN or options.is_strict)
     notes = [_sentence(finding) for finding in found]
@@ -321,6 +361,8 @@ def _summary(options: AuditOptions, counted: list[Any], found: list[Any], unjudg
         notes.append("What is unknown lies where the log has nothing any more; --strict counts it as found.")
     if unjudged:
         notes.append(f"{unjudged:,} acknowledgements lie behind cleaned parts of the log and could not be judged.")
+    if behind:
+        notes.append(f"{behind:,} messages of the log come after what was archived, and were not compared.")
     return Summary(
         title=f"Audit of {options.lake or ', '.join(options.names)}",
         columns=_COLUMNS,

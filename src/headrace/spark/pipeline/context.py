@@ -23,6 +23,7 @@ LOOK_S = 1
 STOP_LOOK_S = 0.1
 # A batch that takes longer than this is cut off when somebody asks the run to stop.
 STOP_BATCH_MS_MAX = 60_000
+STOPPING = "Stopping after this batch; a second Ctrl-C or SIGTERM ends the run at once."
 
 
 class View(Protocol):
@@ -60,6 +61,7 @@ class Run:
         self._clock = clock or SystemClock()
         self._began_ms = self._clock.monotonic_ms()
         self._seen = seen
+        self._has_said_stopping = False
 
     def spark(self) -> "SparkSession":
         """The session, which is started by the first call."""
@@ -102,18 +104,25 @@ class Run:
         try:
             while any(query.isActive for query in queries):
                 if self.is_stopping:
+                    self._say_stopping()
                     for query in queries:
                         self._end_after_batch(query)
                     break
                 self._wait(queries)
                 self._look(tally, queries, step)
-                _raise_failure(queries)
-            _raise_failure(queries)
+                if any(_failure_of(query) is not None for query in queries):
+                    break
+            self._tell_failures(queries)
         finally:
             for query in queries:
                 if query.isActive:
                     query.stop()
         return self._look(tally, queries, step)
+
+    def _say_stopping(self) -> None:
+        if not self._has_said_stopping:
+            self._has_said_stopping = True
+            self.note(STOPPING)
 
     def _wait(self, queries: "tuple[StreamingQuery, ...]") -> None:
         """For the end of a query that runs, or until it is time to look again."""
@@ -122,8 +131,16 @@ class Run:
                 try:
                     query.awaitTermination(LOOK_S)
                 except Exception as error:
-                    raise PipelineFailedError(explain(error)) from error
+                    if query.isActive:
+                        raise PipelineFailedError(explain(error)) from error
                 return
+
+    def _tell_failures(self, queries: "tuple[StreamingQuery, ...]") -> None:
+        for failure in filter(None, map(_failure_of, queries)):
+            if not self.is_stopping:
+                raise PipelineFailedError(explain(failure)) from failure
+            # A supervisor that signals every process takes the workers away from the batch.
+            self.note(f"The batch was cut off, and the next run does it again: {explain(failure)}")
 
     def _look(self, tally: Tally, queries: "tuple[StreamingQuery, ...]", step: str) -> Totals:
         for query in queries:
@@ -155,8 +172,5 @@ def _last_batch(query: "StreamingQuery") -> int | None:
     return None if report is None else int(report["batchId"])
 
 
-def _raise_failure(queries: "tuple[StreamingQuery, ...]") -> None:
-    for query in queries:
-        failure = None if query.isActive else query.exception()
-        if failure is not None:
-            raise PipelineFailedError(explain(failure)) from failure
+def _failure_of(query: "StreamingQuery") -> Exception | None:
+    return None if query.isActive else query.exception()

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from headrace.model.extra import how_to_install
 from headrace.spark.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _sent_by_minute(table: str) -> "pa.Table":
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
     except ModuleNotFoundError:
-        raise MissingExtraError("--rollup reads a Delta table; install headrace[spark]") from None
+        raise MissingExtraError(f"--rollup reads a Delta table; {how_to_install('spark')}") from None
     try:
         rows = DeltaTable(table).to_pyarrow_table(columns=["minute", "messages", "bytes", "event"])
     except TableNotFoundError:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 RECENT_S = 10.0
 _NO_TOPIC = "$"  # where headrace's source keeps what it remembers beside offsets
+TICK = "minute"  # all that an offset of `rollup_tick.py` has, whose rows are no messages
 
 
 class Totals(NamedTuple):
@@ -44,7 +45,7 @@ class Tally:
     def add(self, query: str, reports: Iterable[Mapping[str, Any]]) -> None:
         for report in reports:
             at = (query, int(report["batchId"]))
-            rows = int(report["numInputRows"])
+            rows = _rows_of(report)
             if rows or at in self._rows:
                 self._rows[at] = max(rows, self._rows.get(at, 0))
             late = sum(int(one.get("numRowsDroppedByWatermark", 0)) for one in report.get("stateOperators", ()))
@@ -62,6 +63,17 @@ class Tally:
         recent = (rows - looks[0][1]) / span_s if span_s > 0 else 0.0
         lag = sum(known) if known else None
         return Totals(rows, len(self._rows), seconds, lag, recent, sum(self._late.values()))
+
+
+def _rows_of(report: Mapping[str, Any]) -> int:
+    """How many rows a batch read. Without a sum, as in what a Connect client is told, it is that of the sources."""
+    sources, rows = report["sources"], report.get("numInputRows")
+    read = sum(int(one["numInputRows"]) for one in sources) if rows is None else int(rows)
+    return read - sum(int(one["numInputRows"]) for one in sources if _is_tick(_parsed(one.get("endOffset"))))
+
+
+def _is_tick(offset: object) -> bool:
+    return isinstance(offset, Mapping) and offset.keys() == {TICK}
 
 
 def lag_of(report: Mapping[str, Any]) -> int | None:

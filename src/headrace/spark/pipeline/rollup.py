@@ -1,16 +1,19 @@
 """The pipeline `rollup`: what happened in each minute, by topic or queue and by group.
 
-    journal of the log --> events --> by minute, with watermark --> topic --> Delta table
+    journal of the log --> events --> by minute --> topic --> Delta table
+                       clock ----------^
 
 The journal has a row for each batch and each control entry, so a billion messages are some million rows. Leases and
 acknowledgements are entries of the same log as the messages: dwell time is the difference of two times that stand
 there, and nothing has to be asked of workers. Commits of groups stand in an internal topic.
 
-A minute is written once, when the watermark has passed it: into a topic, exactly once, for a dashboard and for alerts.
-The table is an archive of that topic, keyed by its offsets, so both say the same.
+What a transaction sent is read when it has ended, and not at all if it was aborted.
+
+A minute is written when the clock says that it is over (`rollup_minute.py`): into a topic, exactly once, for a
+dashboard and for alerts. The table is an archive of that topic, keyed by its offsets, so both say the same.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +34,17 @@ from headrace.model.names import GROUPS_TOPIC, check_topic_name
 from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.journal.data_source import NAME as JOURNAL
 from headrace.spark.journal.data_source import register
+from headrace.spark.journal.minute import MINUTE_MS
 from headrace.spark.lake.sink_option import table_path
+from headrace.spark.lake.table import check_place
+from headrace.spark.option.kafka import ISOLATION, READ_COMMITTED
+from headrace.spark.pipeline import rollup_tick
 from headrace.spark.pipeline.asked import check_report, check_servers
 from headrace.spark.pipeline.context import Run
-from headrace.spark.pipeline.rollup_event import EVENT_SCHEMA, JOURNAL_COLUMNS, Events
-from headrace.spark.pipeline.rollup_summary import COLUMNS, lines, summarise
+from headrace.spark.pipeline.rollup_event import EVENT_SCHEMA, JOURNAL_COLUMNS, SENT, TICK, Events
+from headrace.spark.pipeline.rollup_minute import VALUE_SCHEMA, by_minute, set_up
+from headrace.spark.pipeline.rollup_summary import COLUMNS, Row, joined, lines, summarise
+from headrace.spark.pipeline.rollup_tick import closed_before_ms
 from headrace.spark.pipeline.sent_time import SentTimes
 from headrace.spark.pipeline.summary import Summary
 from headrace.spark.report.page import write_report
@@ -47,20 +56,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+    Reader = Callable[[], DataFrameReader | DataStreamReader]
+
 TOPIC_DEFAULT = "headrace.rollup"
-PERCENTILES = (0.5, 0.95, 0.99)
-VALUE_SCHEMA = (
-    "minute timestamp, name string, group string, event string, messages bigint, bytes bigint, "
-    "p50_ms double, p95_ms double, p99_ms double, max_ms bigint, unknown bigint, offsets map<string, bigint>"
-)
-# The last commit of each partition in the minute.
-_OFFSETS = (
-    "map_from_arrays(array_distinct(commits.place), transform(array_distinct(commits.place), "
-    "one -> array_max(filter(commits, it -> it.place = one).offset)))"
-)
 _NAME = "headrace-rollup"
 _LOOK_BYTES = 256 * 1024
 _HOURS_MAX = 100 * 366 * 24
+# A continuous run writes a minute this long after it is over, at most.
+_TRIGGER_MINUTES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class RollupOptions:
         check_servers(self.server)
         check_report(self.report)
         if self.table is not None:
-            table_path(self.table)
+            check_place(table_path(self.table), partition_by=())
         for option, name in (("--topic", self.topic), *(("--topics", name) for name in self.topics)):
             try:
                 check_topic_name(name)
@@ -90,6 +93,10 @@ class RollupOptions:
             raise OptionError(f"--late {self.late_s:g} is below zero")
         if not 0 < self.hours <= _HOURS_MAX:
             raise OptionError(f"--hours {self.hours:g} has to be above zero, and not more than {_HOURS_MAX:,}")
+
+    @property
+    def late_ms(self) -> int:
+        return round(self.late_s * 1000)
 
     def identity(self) -> dict[str, str]:
         return {
@@ -107,8 +114,12 @@ def run(options: RollupOptions, run: Run) -> Summary:
     topics = prepare(options)
     spark = run.spark()
     register(spark)
+    rollup_tick.register(spark)
+    set_up(spark)
+    began_ms = SystemClock().wall_ms()
     log = journal(lambda: spark.readStream, options)
-    rows = roll_up(events(log, options.server, topics), late_s=options.late_s)
+    happened = events(log, options.server, topics).unionByName(_ticks(spark, options), allowMissingColumns=True)
+    rows = by_minute(happened, late_ms=options.late_ms)
     to_topic = (
         messages(rows)
         .writeStream.format("headrace")
@@ -119,21 +130,52 @@ def run(options: RollupOptions, run: Run) -> Summary:
     )
     written = to_topic.start()
     if options.table is not None and run.is_continuous:
-        totals = run.follow(written, _to_table(spark, options, run), step="rollup")
+        run.follow(written, _to_table(spark, options, run), step="rollup")
     else:
-        totals = run.follow(written, step="rollup")
+        run.follow(written, step="rollup")
         if options.table is not None:  # after the other, so that it gets all that the topic has just got
             run.follow(_to_table(spark, options, run), step="table")
-    since_ms = SystemClock().wall_ms() - int(options.hours * 3_600_000)
-    recent = [row.asDict() for row in read_rollup(spark, options, since_ms).collect()]
+    return _told(spark, options, run, began_ms)
+
+
+def _told(spark: "SparkSession", options: RollupOptions, run: Run, began_ms: int) -> Summary:
+    now_ms = SystemClock().wall_ms()
+    open_ms = closed_before_ms(began_ms, options.late_ms)
+    if run.is_continuous:
+        open_ms = max(open_ms, closed_before_ms(now_ms, options.late_ms) - _TRIGGER_MINUTES_MAX * MINUTE_MS)
+    since_ms = now_ms - int(options.hours * 3_600_000)
+    found = joined(row.asDict() for row in read_rollup(spark, options, min(since_ms, open_ms)).collect())
+    recent = [row for row in found if row["minute"].timestamp() * 1000 >= since_ms]
     if options.report is not None:
         write_report(options.report, rollup_page(recent, COLUMNS, lines(recent), hours=options.hours))
         run.note(f"The report is in {options.report}.")
-    return summarise(recent, hours=options.hours, late=totals.late)
+    return summarise(recent, hours=options.hours, still_open=_count_open(spark, options, open_ms, found))
+
+
+def _ticks(spark: "SparkSession", options: RollupOptions) -> "DataFrame":
+    ticks = spark.readStream.format(rollup_tick.NAME).option(rollup_tick.LATE_OPTION, options.late_ms).load()
+    return ticks.withColumns({"name": sf.lit(""), "event": sf.lit(TICK)})
+
+
+def _count_open(spark: "SparkSession", options: RollupOptions, open_ms: int, written: Sequence[Row]) -> int:
+    """Messages that were sent in minutes which are not written yet. Those before `open_ms` are."""
+    known = {(row["name"], round(row["minute"].timestamp() * 1000)) for row in written if row["event"] == SENT}
+    now_ms = SystemClock().wall_ms()
+    minute = sf.col("minute.startMs")
+    # As the events have it: what has no time, or one to come, is of now.
+    at_ms = sf.when((minute < 0) | (minute > now_ms), now_ms // MINUTE_MS * MINUTE_MS).otherwise(minute)
+    counted = (
+        _batches(lambda: spark.read, options, since_ms=open_ms)
+        .select("topic", sf.explode("minutes").alias("minute"))
+        .groupBy("topic", sf.coalesce(at_ms, sf.lit(now_ms // MINUTE_MS * MINUTE_MS)).alias("startMs"))
+        .agg(sf.sum("minute.messages").alias("messages"))
+        .where(sf.col("startMs") >= open_ms)
+    )
+    return sum(row["messages"] for row in counted.collect() if (row["topic"], row["startMs"]) not in known)
 
 
 def prepare(options: RollupOptions) -> dict[UUID, str]:
-    """Make the topic that is written to, and say which topics there are, by id. Fails here, before anything runs."""
+    """Make the topic that is written to, and say which topics are rolled up, by id. Fails before anything runs."""
     loop = BackgroundLoop(name=_NAME)
 
     async def ask() -> dict[UUID, str]:
@@ -149,7 +191,7 @@ def prepare(options: RollupOptions) -> dict[UUID, str]:
             if options.topic not in found:
                 with suppress(TopicExistsError):  # somebody else's rollup may be quicker
                     await client.admin.create_topic(options.topic, partition_count=1)
-            return {id: name for name, id in found.items()}
+            return {id: name for name, id in found.items() if name in options.topics or not options.topics}
 
     try:
         return loop.run(ask())
@@ -157,32 +199,42 @@ def prepare(options: RollupOptions) -> dict[UUID, str]:
         loop.close()
 
 
-def journal(reader: "Callable[[], DataFrameReader | DataStreamReader]", options: RollupOptions) -> "DataFrame":
+def journal(reader: "Reader", options: RollupOptions) -> "DataFrame":
     """The batches and entries of what is to be rolled up, from the earliest on.
 
     Each source has a reader of its own: one that was used keeps its options for the next.
     """
-
-    def read(how: str, what: str) -> "DataFrame":
-        return (
-            reader()
-            .format(JOURNAL)
-            .schema(JOURNAL_COLUMNS)
-            .option("kafka.bootstrap.servers", options.server)
-            .option(how, what)
-            .option("startingOffsets", "earliest")
-            # What a queue has done is cleaned away, and no reason to end.
-            .option("failOnDataLoss", "false")
-            .load()
-        )
-
-    if options.topics:
-        rows = read("subscribe", ",".join(options.topics))
-    else:
-        rows = read("subscribePattern", f"(?!{options.topic.replace('.', '[.]')}$).*")
+    rows = _batches(reader, options)
     if options.groups:
-        rows = rows.union(read("subscribe", GROUPS_TOPIC))
+        rows = rows.union(_read(reader, options, "subscribe", GROUPS_TOPIC).option(*_FROM_EARLIEST).load())
     return rows
+
+
+_FROM_EARLIEST = ("startingOffsets", "earliest")
+
+
+def _batches(reader: "Reader", options: RollupOptions, *, since_ms: int | None = None) -> "DataFrame":
+    """The journal of topics and queues; since a time, or all of it."""
+    if options.topics:
+        rows = _read(reader, options, "subscribe", ",".join(options.topics))
+    else:
+        rows = _read(reader, options, "subscribePattern", f"(?!{options.topic.replace('.', '[.]')}$).*")
+    rows = rows.option(ISOLATION, READ_COMMITTED)
+    if since_ms is None:
+        return rows.option(*_FROM_EARLIEST).load()
+    return rows.option("startingTimestamp", since_ms).option("startingOffsetsByTimestampStrategy", "latest").load()
+
+
+def _read(reader: "Reader", options: RollupOptions, how: str, what: str) -> "DataFrameReader | DataStreamReader":
+    return (
+        reader()
+        .format(JOURNAL)
+        .schema(JOURNAL_COLUMNS)
+        .option("kafka.bootstrap.servers", options.server)
+        .option(how, what)
+        # What a queue has done is cleaned away, and no reason to end.
+        .option("failOnDataLoss", "false")
+    )
 
 
 def events(rows: "DataFrame", server: str, topics: Mapping[UUID, str]) -> "DataFrame":
@@ -212,41 +264,6 @@ def _look(server: str) -> Callable[[TopicPartition, int], Buffer]:
         return b""
 
     return look
-
-
-def roll_up(happened: "DataFrame", *, late_s: float) -> "DataFrame":
-    """One row for each minute, name, group and event, once the watermark has passed the minute."""
-    percentiles = sf.percentile("ageMs", sf.array(*map(sf.lit, PERCENTILES)), sf.col("messages"))
-    summed = (
-        happened.withWatermark("at", f"{round(late_s * 1000)} milliseconds")
-        .groupBy(sf.window("at", "1 minute"), "name", "group", "event")
-        .agg(
-            sf.sum("messages").alias("messages"),
-            sf.sum("bytes").alias("bytes"),
-            percentiles.alias("ages"),
-            sf.max("ageMs").alias("max_ms"),
-            sf.sum(sf.when(sf.col("ageMs").isNull(), sf.col("messages"))).alias("without_age"),
-            sf.collect_list(
-                sf.when(
-                    sf.col("offset").isNotNull(), sf.struct(sf.col("partition").cast("string").alias("place"), "offset")
-                )
-            ).alias("commits"),
-        )
-    )
-    return summed.select(
-        sf.col("window.start").alias("minute"),
-        "name",
-        "group",
-        "event",
-        "messages",
-        "bytes",
-        *(sf.col("ages")[index].alias(f"p{round(part * 100)}_ms") for index, part in enumerate(PERCENTILES)),
-        "max_ms",
-        sf.when(sf.col("event") == "sent", sf.lit(None))
-        .otherwise(sf.coalesce("without_age", sf.lit(0)))
-        .alias("unknown"),
-        sf.when(sf.size("commits") > 0, sf.expr(_OFFSETS)).alias("offsets"),
-    )
 
 
 def messages(rows: "DataFrame") -> "DataFrame":
@@ -285,11 +302,12 @@ def parsed(source: "DataFrame", *more: str) -> "DataFrame":
 
 
 def read_rollup(spark: "SparkSession", options: RollupOptions, since_ms: int) -> "DataFrame":
-    """The rows of the last hours, out of the topic."""
+    """The rows of the last hours, out of the topic, which other rollups may write to."""
     source = (
         spark.read.format("headrace")
         .option("kafka.bootstrap.servers", options.server)
         .option("subscribe", options.topic)
         .load()
     )
-    return parsed(source).where(sf.col("minute") >= sf.timestamp_millis(sf.lit(since_ms))).orderBy("minute")
+    rows = parsed(source).where(sf.col("minute") >= sf.timestamp_millis(sf.lit(since_ms))).orderBy("minute")
+    return rows.where(sf.col("name").isin(*options.topics)) if options.topics else rows

@@ -1,6 +1,6 @@
 """From the journal of a log to what happened to its messages: events, counted, with the age that messages had then.
 
-    sent           messages that were stored; their bytes
+    sent           messages that were stored, in the minutes of their own times; their bytes
     leased         handed out; the age is how long they waited, since they were sent, for this attempt
     acked          done; the age is the dwell time
     released, rejected, dead_lettered, expired, dropped, moved   what else became of them
@@ -20,19 +20,19 @@ import pyarrow as pa
 
 from headrace.client.values import TopicPartition
 from headrace.model.names import GROUPS_TOPIC
+from headrace.spark.journal.entry import MINUTES_COLUMN
+from headrace.spark.journal.minute import MINUTE_MS
 from headrace.spark.pipeline.sent_time import SentTimes, Span
 from headrace.wire.group_entry import read_commit
 from headrace.wire.queue_entry import EntryKind, read_entry
 
-MINUTE_MS = 60_000
-
 EVENT_SCHEMA = (
-    "at timestamp, name string, group string, event string, partition int, offset bigint, "
+    "minute bigint, name string, group string, event string, partition int, offset bigint, "
     "messages bigint, bytes bigint, ageMs bigint"
 )
 _ARROW = pa.schema(
     [
-        ("at", pa.timestamp("us", tz="UTC")),
+        ("minute", pa.int64()),  # since 1970
         ("name", pa.string()),
         ("group", pa.string()),
         ("event", pa.string()),
@@ -45,7 +45,8 @@ _ARROW = pa.schema(
 )
 JOURNAL_COLUMNS = (
     "topic string, partition int, baseOffset bigint, lastOffset bigint, recordCount int, sizeBytes int, "
-    "baseTimestamp timestamp, maxTimestamp timestamp, isControl boolean, controlKind int, controlValue binary"
+    "baseTimestamp timestamp, maxTimestamp timestamp, isControl boolean, controlKind int, controlValue binary, "
+    f"{MINUTES_COLUMN}"
 )
 
 EVENTS = {
@@ -53,6 +54,7 @@ EVENTS = {
     EntryKind.ACKED: "acked",
     EntryKind.TXN_ACKED: "acked",  # of transactions that abort, too: their end is another entry
     EntryKind.RELEASED: "released",
+    EntryKind.FAILED: "released",
     EntryKind.RETURNED: "released",
     EntryKind.REJECTED: "rejected",
     EntryKind.DEAD_LETTERED: "dead_lettered",
@@ -61,6 +63,7 @@ EVENTS = {
     EntryKind.DROPPED: "dropped",
 }
 SENT, COMMITTED = "sent", "committed"
+TICK = "tick"  # not an event of the log: the clock's
 EVENT_NAMES = (SENT, *dict.fromkeys(EVENTS.values()), COMMITTED)
 _DIGITS = 1_000
 
@@ -75,10 +78,10 @@ class _Key(NamedTuple):
 
 
 class _Sum:
-    __slots__ = ("at_ms", "bytes", "messages", "offset")
+    __slots__ = ("bytes", "messages", "offset")
 
     def __init__(self) -> None:
-        self.at_ms = self.messages = self.bytes = 0
+        self.messages = self.bytes = 0
         self.offset: int | None = None
 
 
@@ -106,7 +109,17 @@ class Events:
         if first_ms is not None:
             last_ms = first_ms if last_ms is None else max(first_ms, last_ms)
             self._sent.learn(at, Span(row["baseOffset"], row["lastOffset"], first_ms, last_ms))
-        self._add(last_ms, at.topic, None, SENT, None, row["recordCount"], row["sizeBytes"])
+        self._add_sent(at.topic, row["minutes"], row["sizeBytes"])
+
+    def _add_sent(self, name: str, minutes: list[dict[str, Any]], size: int) -> None:
+        """A batch's bytes are shared out by the number of messages that each of its minutes has."""
+        left = sum(minute["messages"] for minute in minutes)
+        for minute in minutes:
+            start_ms, count = minute["startMs"], minute["messages"]
+            share = size * count // left
+            at_ms = start_ms if start_ms is not None and start_ms >= 0 else None
+            self._add(at_ms, name, None, SENT, None, count, share)
+            size, left = size - share, left - count
 
     def _take_entry(self, at: TopicPartition, kind: int, value: bytes) -> None:
         if at.topic == GROUPS_TOPIC:
@@ -126,7 +139,7 @@ class Events:
         for one in commit.offsets:
             name = self._topics.get(one.topic_id)
             if name is None:
-                continue  # of a topic that was deleted, or made since the run began
+                continue  # of a topic that is not rolled up, was deleted, or was made since the run began
             at = TopicPartition(name, one.partition)
             age_ms = self._age(at, one.offset - 1, commit.wall_ms) if one.offset > 0 else None
             added = self._add(commit.wall_ms, name, commit.group, COMMITTED, age_ms, 1, 0, one.partition)
@@ -147,10 +160,9 @@ class Events:
         size: int,
         partition: int | None = None,
     ) -> _Sum:
-        # A producer's clock may be in the future; the watermark would follow it and everybody else would be late.
+        # A producer's clock may be in the future; a minute that is to come would stay open until then.
         at_ms = self._now_ms if at_ms is None else min(at_ms, self._now_ms)
         found = self._sums.setdefault(_Key(at_ms // MINUTE_MS, name, group, event, age_ms, partition), _Sum())
-        found.at_ms = max(found.at_ms, at_ms)
         found.messages += messages
         found.bytes += size
         return found
@@ -158,7 +170,7 @@ class Events:
     def _given(self) -> pa.RecordBatch:
         rows = [
             (
-                one.at_ms * 1000,
+                key.minute,
                 key.name,
                 key.group,
                 key.event,

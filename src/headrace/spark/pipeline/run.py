@@ -8,9 +8,10 @@ In this order, so that a crash at any point leaves something that makes sense:
 3. The body runs. It asks for a session when it needs one; what the JVM prints goes to a file beside the record.
 4. The record says how it ended: `done`, `stopped` (somebody asked), or `failed` with the one sentence.
 
-SIGTERM and Ctrl-C ask the run to end after its batch; a second Ctrl-C ends it at once. Nothing is lost by that: the
-next run of the same id goes on from the checkpoint. While a session is being started there is no batch to wait for,
-and a cluster may be slow to answer: then the first request ends the run.
+SIGTERM and Ctrl-C ask the run to end after its batch, and reach the driver alone: the JVM and its workers are out of
+their way (`jvm.py`). A second one ends the run at once. Nothing is lost by that: the next run of the same id goes on
+from the checkpoint. While a session is being started there is no batch to wait for, and a cluster may be slow to
+answer: then the first request ends the run.
 """
 
 import math
@@ -24,7 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 
 EVERY_S_DEFAULT = 10.0
 _RECORD_EVERY_MS = 1_000
+# One request may come as several signals: `timeout` signals its child and then the whole group, and a terminal's Ctrl-C
+# is forwarded once more by many a program that runs others.
+_ONE_REQUEST_MS = 500
 
 # What Spark takes for a master. It says so of anything else only after it has started, and in Java.
 _MASTER = re.compile(
@@ -96,13 +100,26 @@ def execute(
     view: View,
     *,
     clock: Clock | None = None,
+    end_at_once: Callable[[], NoReturn] | None = None,
 ) -> "tuple[str, Summary]":
-    """Run a body; give its id and its summary. What is no HeadraceError is raised as PipelineFailedError."""
+    """Run a body; give its id and its summary. What is no HeadraceError is raised as PipelineFailedError.
+
+    `end_at_once` is called for a second request to stop, in the middle of what the main thread does, and ends the
+    process. Without it KeyboardInterrupt is raised there. Raised inside a call to the JVM, PySpark prints it.
+    """
     clock = clock or SystemClock()
     id = settings.id or run_id(pipeline, identity)
     directory = settings.state / id
-    with _locked(directory, id), _stop_requests() as requests:
+    with _locked(directory, id), _stop_requests(clock) as requests:
         book = _Book(directory, _new_record(pipeline, identity, id, directory, settings, clock), clock)
+
+        def end() -> NoReturn:
+            book.close("stopped")
+            if end_at_once is not None:
+                end_at_once()
+            raise KeyboardInterrupt
+
+        requests.asked_again = end
         run = Run(
             id=id,
             directory=directory,
@@ -127,7 +144,7 @@ def execute(
         except StoppedEarlyError:
             book.close("stopped")
             raise
-        except BaseException as error:  # a second Ctrl-C, an exit
+        except BaseException as error:  # a second request to stop, an exit
             book.close("stopped" if requests.asked.is_set() else "failed", str(error) or type(error).__name__)
             raise
         finally:
@@ -214,17 +231,23 @@ def _locked(directory: Path, id: str) -> Iterator[None]:
 class StopRequests:
     """What SIGTERM and Ctrl-C have asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.asked = threading.Event()
+        self.asked_again: Callable[[], None] = lambda: None
+        self._clock = clock
+        self._asked_ms = 0
         self._is_starting = False
 
     def take(self, number: int, frame: FrameType | None) -> None:
+        now_ms = self._clock.monotonic_ms()
         is_again = self.asked.is_set()
-        self.asked.set()
+        if not is_again:
+            self._asked_ms = now_ms
+            self.asked.set()
         if self._is_starting:
             raise StoppedEarlyError
-        if is_again and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if is_again and now_ms - self._asked_ms >= _ONE_REQUEST_MS:
+            self.asked_again()
 
     @contextmanager
     def starting(self) -> Iterator[None]:
@@ -244,9 +267,9 @@ class StopRequests:
 
 
 @contextmanager
-def _stop_requests() -> Iterator[StopRequests]:
+def _stop_requests(clock: Clock) -> Iterator[StopRequests]:
     """Signals reach the main thread only; a run in another one is not to be stopped so."""
-    requests = StopRequests()
+    requests = StopRequests(clock)
     if threading.current_thread() is not threading.main_thread():
         yield requests
         return

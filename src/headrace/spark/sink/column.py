@@ -4,7 +4,8 @@ They are those of Spark's Kafka sink: `value`, and as they are wanted `key`, `he
 it `timestamp`, and for a queue `priority`, `delay`, `ttl` and `deduplication_id`.
 
 Others are not looked at, as in Spark's Kafka sink, so that rows of a source can be written as they are. For a queue
-they are refused: a delay that is misspelt would be one that nobody waits for.
+they are refused: a delay that is misspelt would be a delay that never happens. So are a queue's own columns in a topic,
+but for the priority, which the source gives.
 """
 
 from pyspark.sql.types import (
@@ -60,6 +61,10 @@ def check_columns(schema: StructType, *, has_topic: bool, is_queue: bool) -> fro
             what, kinds = allowed[name]
             if not isinstance(kind, kinds):
                 raise ColumnError(f"the column {name} is {kind.simpleString()}; it must be {what}")
+        elif not is_queue and name in _QUEUE_TYPES and name != "priority":
+            raise ColumnError(
+                f"a message of a topic has no {name}; name a queue by the option queue, or drop the column {name}"
+            )
         elif is_queue and name not in _OF_THE_SOURCE:
             known = ", ".join(("value", "key", "headers", "partition", "timestamp", *PROPERTIES))
             raise ColumnError(f"a message of a queue has no {name}; its columns are {known}")

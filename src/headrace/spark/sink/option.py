@@ -42,7 +42,6 @@ NAMES = (
     _DELIVERY_TIMEOUT,
     # Spark's own, which it hands over with ours.
     "checkpointLocation",
-    "path",
     "queryName",
     # Of Spark's Kafka sink; headers are written where there is a column of them.
     "includeHeaders",
@@ -66,7 +65,13 @@ _REFUSED = {
     "kafka.value.serializer": "values are text or binary columns",
     "kafka.partitioner.class": "rows go by their column partition, or else by their key as in Kafka",
     "kafka.partitioner.ignore.keys": "a row with a key goes by it, unless its column partition says another",
+    "path": "a topic has none; name where rows go by the option topic or queue",
     "kafka.transactional.id": "the sink has one of its own for each query; a batch job gives an idempotencyKey",
+}
+
+_OF_READS = dict.fromkeys(("subscribe", "subscribePattern", "assign"), "it names what is read; say topic or queue") | {
+    "reader": "it is for reading",
+    "includeQueueColumns": "it is for reading",
 }
 
 # For one call to a node with all of its retries: what a restart of the node takes, and more.
@@ -102,7 +107,7 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
     for name in names:
         if name in _REFUSED:
             raise OptionError(f"the option {name} is not taken: {_REFUSED[name]}")
-    given = Given(options, NAMES)
+    given = Given(options, NAMES, elsewhere=_OF_READS)
     acks = given.text(_ACKS)
     if acks not in (None, "all", "-1"):
         raise OptionError(

@@ -27,6 +27,7 @@ from headrace.client.values import TopicPartition
 from headrace.host.clock import SystemClock
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import StagingError
+from headrace.spark.query_batch import QueryBatch
 from headrace.wire.crc import crc32c
 
 # What a task may send with its commit message: all of them pass through the driver's memory together.
@@ -52,7 +53,7 @@ class Staged(WriterCommitMessage):
     pieces: tuple[Piece, ...]
     data: bytes  # all bytes, where there is no file
     file: str | None
-    query_id: str | None  # None outside of streaming queries
+    batch: QueryBatch | None  # None outside of streaming queries
 
     @property
     def size(self) -> int:
@@ -151,13 +152,13 @@ class Stage:
         else:
             self._write(batch)
 
-    def finish(self, *, query_id: str | None) -> Staged:
+    def finish(self, *, batch: QueryBatch | None) -> Staged:
         if self._file is not None:
             try:
                 self._file.close()
             except OSError as error:
                 raise self._failed(error) from error
-        return Staged(tuple(self._pieces), bytes(self._data), None if self._path is None else str(self._path), query_id)
+        return Staged(tuple(self._pieces), bytes(self._data), None if self._path is None else str(self._path), batch)
 
     def discard(self) -> None:
         """The attempt failed: nobody will ask for its output."""

@@ -57,7 +57,7 @@ async def _find_shape(options: SinkOptions, topic: str, *, waits: bool) -> Shape
             if not options.is_queue:
                 raise
         else:
-            if options.is_queue and options.http is not None:
+            if options.is_queue:
                 await _check_queue(options.http, topic)
             return shape
         await _make_queue(options.http or DEFAULT_HTTP, topic)
@@ -73,16 +73,21 @@ async def _ask(client: StreamClient, topic: str) -> Shape:
 # Kafka's protocol knows topics and not queues: for those HTTP is spoken.
 
 
-async def _check_queue(http: str, name: str) -> None:
+async def _check_queue(http: str | None, name: str) -> None:
+    """Where no address is given and no node listens at the default one, the user's word is taken."""
+    address = http or DEFAULT_HTTP
     try:
-        async with AsyncClient(http) as client:
+        async with AsyncClient(address) as client:
             await client.queue(name).describe()
     except UnknownQueueError:
         raise OptionError(
-            f"{name} is a topic and not a queue; write to it by the option topic, or make it a queue first"
+            f"{name} is a topic and not a queue; write to it by the option topic, or make it a queue first "
+            f"(asked at {address}, the option http)"
         ) from None
     except HeadraceError as error:
-        raise OptionError(f"at {http}, the option http, nobody says whether {name} is a queue: {error}") from error
+        if http is None and isinstance(error, UnreachableError):
+            return
+        raise OptionError(f"at {address}, the option http, no node says whether {name} is a queue: {error}") from error
 
 
 async def _make_queue(http: str, name: str) -> None:

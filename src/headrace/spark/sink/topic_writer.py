@@ -36,6 +36,7 @@ from pyspark.taskcontext import TaskContext
 
 from headrace.host.rand import SystemRand
 from headrace.spark.errors import OptionError, without_stack
+from headrace.spark.query_batch import query_batch, query_of
 from headrace.spark.sink.checkpoint import is_first_batch
 from headrace.spark.sink.column import check_columns
 from headrace.spark.sink.option import SinkOptions, read_options
@@ -46,9 +47,6 @@ from headrace.spark.sink.target import check_reachable, find_shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> "BatchWriter":
@@ -116,6 +114,11 @@ def _stage(plan: Plan, identity: Identity, batches: "Iterator[pa.RecordBatch]", 
     return stage
 
 
+def _task_number() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     """What the tasks that came to an end have staged; one that failed has removed its own."""
     return [message for message in messages if isinstance(message, Staged)]
@@ -129,9 +132,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._identity = identity
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
-        context = TaskContext.get()
-        turn = 0 if context is None else context.partitionId()
-        return _stage(self._plan, self._identity, iterator, turn=turn).finish(query_id=None)
+        return _stage(self._plan, self._identity, iterator, turn=_task_number()).finish(batch=None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with without_stack():
@@ -149,28 +150,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
-        context = TaskContext.get()
-        assert context is not None, "a streaming query's task has a context"
-        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        assert query_id is not None, "Spark did not tell a task which query it is of"
-        assert batch_id is not None, "Spark did not tell a task which batch it is of"
-        identity = query_identity(self._plan.options, query_id, int(batch_id))
-        turn = context.partitionId() + int(batch_id)
-        return _stage(self._plan, identity, iterator, turn=turn).finish(query_id=query_id)
+        with without_stack():
+            batch = query_batch()
+        identity = query_identity(self._plan.options, *batch)
+        turn = _task_number() + batch.batch_id
+        return _stage(self._plan, identity, iterator, turn=turn).finish(batch=batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
         staged = _staged(messages)
-        for identity in self._identities(staged, batch_id):
-            with without_stack():
-                publish(self._plan.options, identity, staged)
-            self._plan.staging.remove_job(identity.name)
+        if not staged:
+            return
+        with without_stack():
+            query_id = query_of((one.batch for one in staged), batch_id)
+            identity = query_identity(self._plan.options, query_id, batch_id)
+            publish(self._plan.options, identity, staged)
+        self._plan.staging.remove_job(identity.name)
 
     def abort(self, messages: list[WriterCommitMessage | None], batch_id: int) -> None:
-        for identity in self._identities(_staged(messages), batch_id):
-            self._plan.staging.remove_job(identity.name)
-
-    def _identities(self, staged: Sequence[Staged], batch_id: int) -> list[Identity]:
-        """One; none where no task came to an end."""
-        query_ids = {one.query_id for one in staged if one.query_id is not None}
-        assert len(query_ids) <= 1, "the tasks of a batch are of one query"
-        return [query_identity(self._plan.options, query_id, batch_id) for query_id in query_ids]
+        for batch in {one.batch for one in _staged(messages) if one.batch is not None}:
+            self._plan.staging.remove_job(query_identity(self._plan.options, *batch).name)

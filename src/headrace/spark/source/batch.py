@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from headrace.spark.errors import without_stack
+from headrace.spark.errors import OptionError, without_stack
 from headrace.spark.link import Link
 from headrace.spark.option.place import EARLIEST, LATEST, Everywhere
 from headrace.spark.option.source import SourceOptions
@@ -36,7 +36,16 @@ class BatchReader(DataSourceReader):
         ends = survey.resolve(self._options.ending or Everywhere(LATEST), ats, is_start=False)
         begins = survey.resolve(self._options.starting or Everywhere(EARLIEST), ats, is_start=True)
         # The log's start last: what is gone by then is noticed.
-        wanted, begins = begins, survey.kept(begins, survey.starts(ats))
+        starts = survey.starts(ats)
+        for at in ats:
+            # What ends below the log's start is gone, which another option is about.
+            is_gone = begins[at] == starts[at] and not self._options.fail_on_data_loss
+            if begins[at] > ends[at] and not is_gone:
+                raise OptionError(
+                    f"{at} would be read from offset {begins[at]} to {ends[at]}, which lies before it; "
+                    "check the starting and the ending options"
+                )
+        wanted, begins = begins, survey.kept(begins, starts)
         for at in ats:
             lost = Range(at.topic, at.partition, wanted[at], min(begins[at], ends[at]))
             if lost.start < lost.end:

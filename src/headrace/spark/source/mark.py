@@ -10,6 +10,9 @@ topic can have, what else must survive a restart:
     first    on the mark that a stream begins with: whether it begins with whatever is the earliest
     began    on a batch's end: where that batch began, unless it was at the end of the one before
 
+What a query's progress shows as the latest offset is no mark, but has the same form. Beside the topics it says what
+Spark lets a source in Python say nowhere else: which source it is, and how far behind the batch has ended.
+
 Spark does not keep the mark that a stream begins with. After a crash in the first batch it asks for it again, and
 "latest" would by then be later than the batch that is repeated: its rows would be lost. It does keep the batch's
 end, and `began` there says where it began. The same holds of a batch that began with new partitions or behind a gap.
@@ -76,6 +79,18 @@ def read_positions(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
         for topic, partitions in document.items()
         if topic != NOTE
         for partition, offset in partitions.items()
+    }
+
+
+def behind_latest(consumed: Positions, ends: Positions) -> dict[str, str]:
+    """How far a batch's end lies behind the ends of its partitions, under the names of Spark's Kafka source."""
+    if not ends:
+        return {}
+    behind = [max(end - consumed.get(at, 0), 0) for at, end in ends.items()]
+    return {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
     }
 
 

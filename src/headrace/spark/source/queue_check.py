@@ -1,8 +1,9 @@
-"""Whether the node can be asked about a queue, for reads that need its answers.
+"""Whether what the option `queue` names is a queue, and whether the node can be asked about it.
 
-A stream's named reader, and the columns `attempt` and `state`, are asked for over HTTP. An address where nobody
-listens, and a topic that is no queue, are found here, on the driver and at once: a task would first try for half a
-minute, and on a cluster four times.
+Kafka's protocol shows a queue as a topic, so the question goes over HTTP, on the driver and at once. A stream's named
+reader, and the columns `attempt` and `state`, need HTTP anyway: a task would find an address where nobody listens only
+after half a minute, and on a cluster four times. Other reads do without, and take the user's word where nobody
+listens.
 """
 
 from pyspark.sql.types import StructType
@@ -16,16 +17,17 @@ from headrace.spark.source.column import ATTEMPT, STATE
 
 
 def check_queue(schema: StructType, options: SourceOptions) -> None:
-    """Ask about the queue, if the read will."""
+    """Refuse a topic that is not a queue, and an address at which the read would find nobody."""
     if not isinstance(options.selection, Queue):
         return
     name = options.selection.name
-    if options.reader is None and {ATTEMPT, STATE}.isdisjoint(schema.fieldNames()):
-        return
+    is_needed = options.reader is not None or not {ATTEMPT, STATE}.isdisjoint(schema.fieldNames())
     try:
         with Client(options.http) as client:
             client.queue(name).describe()
     except UnreachableError:
+        if not is_needed:
+            return
         raise UnreachableError(
             f"no node answers at {options.http}, the option http, where it is asked about the queue {name}; "
             "name a node's HTTP address"
@@ -33,7 +35,7 @@ def check_queue(schema: StructType, options: SourceOptions) -> None:
     except UnknownQueueError:
         raise UnknownQueueError(
             f"there is no queue {name}; create it with `headrace queue create {name}`, "
-            "or if it is a topic, say subscribe instead of queue"
+            f"or if it is a topic, say subscribe instead of queue (asked at {options.http}, the option http)"
         ) from None
     except InvalidRequestError as error:
         raise OptionError(f"the option http: {error}") from None

@@ -59,7 +59,7 @@ class ReadSettings:
     # Whether offsets that are gone end the task, or are passed over.
     fail_on_data_loss: bool = True
     # Of one answer of a leader. Two of them are held at once.
-    fetch_bytes_max: int = 8 << 20
+    fetch_bytes_max: int = 16 << 20
     client: ClientConfig = field(default_factory=ClientConfig)
 
 

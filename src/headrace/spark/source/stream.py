@@ -68,8 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Document | None:  # noqa: N802
         with without_stack():
-            mark = self._tail.end()
-            return None if mark is None else write_mark(mark)
+            return self._tail.report()
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         with without_stack():

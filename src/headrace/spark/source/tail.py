@@ -15,16 +15,16 @@ now and then, so that what is cleaned away behind it is not taken for lost.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.client.values import TopicPartition
 from headrace.host.clock import Clock, SystemClock
 from headrace.model.errors import OffsetOutOfRangeError, UnknownTopicError
 from headrace.spark.errors import DataLossError
 from headrace.spark.link import Link
-from headrace.spark.option.place import EARLIEST, LATEST, Everywhere
-from headrace.spark.option.source import Queue, SourceOptions
-from headrace.spark.source.mark import Mark, Positions, fair_shares
+from headrace.spark.option.place import EARLIEST, LATEST, NOTE, Everywhere
+from headrace.spark.option.source import Queue, SourceOptions, describe
+from headrace.spark.source.mark import Mark, Positions, behind_latest, fair_shares, write_positions
 from headrace.spark.source.named_reader import NamedReader
 from headrace.spark.source.reading import Range
 from headrace.spark.source.survey import Selected, Survey
@@ -54,6 +54,7 @@ class Tail:
         self._initial: Mark | None = None
         self._target: Positions | None = None  # the end of an available-now query
         self._ends: Positions = {}
+        self._consumed: Positions = {}  # the end of the batch that was planned last
         self._glanced: dict[TopicPartition, int] = {}  # below it there is no message that is not in the mark
         self._moved_ms = self._clock.monotonic_ms()
 
@@ -82,11 +83,20 @@ class Tail:
         """The next mark; None where there is nothing to read, or too little to begin."""
         if self._named is not None:
             self._named.move({at.partition: offset for at, offset in start.offsets.items()})
-        return self._looking_again(lambda: self._next(start, most=most, least=least))
+        found = self._looking_again(lambda: self._next(start, most=most, least=least))
+        self._consumed = (found or start).offsets
+        return found
 
     def end(self) -> Mark | None:
-        """How far it could read when it was last asked, for the query's progress."""
+        """How far it could read when it was last asked."""
         return Mark(offsets=self._ends) if self._ends else None
+
+    def report(self) -> dict[str, Any] | None:
+        """The same for the query's progress."""
+        if not self._ends:
+            return None
+        note = {"description": describe(self._options)} | behind_latest(self._consumed, self._ends)
+        return write_positions(self._ends) | {NOTE: note}
 
     def _next(self, start: Mark, *, most: int | None, least: int | None) -> Mark | None:
         selected = self._same(start)

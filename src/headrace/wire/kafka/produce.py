@@ -73,6 +73,7 @@ class ProduceResult(NamedTuple):
     error_message: str | None = None
     leader_id: int = -1  # with a wrong-leader error, who leads instead (10+)
     leader_epoch: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()  # places in the batch, and what is wrong there (8+)
 
 
 class Endpoint(NamedTuple):
@@ -183,8 +184,8 @@ def write_response(
     Neighbouring results of one topic are answered under one topic, as they were asked.
     """
     if len(results) == 1 and FLEXIBLE_FROM <= version < TOPIC_IDS_FROM and not endpoints:
-        topic, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch = results[0]
-        is_plain = not error_code and message is None and (leader_id, leader_epoch) == (-1, -1)
+        topic, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch, why = results[0]
+        is_plain = not error_code and message is None and not why and (leader_id, leader_epoch) == (-1, -1)
         if is_plain and isinstance(topic, str) and len(topic.encode()) <= _SHORT_NAME_MAX:
             return write_single(topic, index, base_offset, append_time_ms, start, correlation_id, throttle_ms)
     flexible = version >= FLEXIBLE_FROM
@@ -237,13 +238,17 @@ def write_topic(writer: Writer, topic: str | UUID, *, by_id: bool) -> None:
 
 
 def _write_result(writer: Writer, result: ProduceResult, version: int) -> None:
-    _, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch = result
+    _, index, error_code, base_offset, append_time_ms, start, message, leader_id, leader_epoch, errors = result
     if version >= _LOG_START_FROM:
         writer.put(_RESULT_AND_START.pack(index, error_code, base_offset, append_time_ms, start))
     else:
         writer.put(_RESULT.pack(index, error_code, base_offset, append_time_ms))
     if version >= _ERROR_MESSAGE_FROM:
-        writer.count(0)  # errors of single records: a batch is refused as a whole
+        writer.count(len(errors))
+        for at, what in errors:
+            writer.put(INT32.pack(at))
+            writer.nullable_string(what)
+            writer.end_struct()
         writer.nullable_string(message)
     if version >= _LEADER_FROM and (leader_id, leader_epoch) != (-1, -1):
         field = FlexibleWriter()

@@ -47,6 +47,7 @@ APIS: dict[int, Api] = {
     49: Api(49, "AlterClientQuotas", "alter_client_quotas", 0, 1, 1, 1),
     50: Api(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0, 0),
     51: Api(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0, 0),
+    55: Api(55, "DescribeQuorum", "describe_quorum", 0, 2, 2, 0),
     60: Api(60, "DescribeCluster", "describe_cluster", 0, 2, 2, 0),
     61: Api(61, "DescribeProducers", "describe_producers", 0, 0, 0, 0),
     65: Api(65, "DescribeTransactions", "describe_transactions", 0, 0, 0, 0),

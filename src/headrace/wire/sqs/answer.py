@@ -37,10 +37,11 @@ class FailedEntry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     message: str
 
 
-# `Successful` and `Failed` are there even when empty: SDKs iterate over both.
-class Batch(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    successful: list[SentEntry] | list[DoneEntry]
-    failed: list[FailedEntry]
+class Batch(SqsAnswer, frozen=True, kw_only=True):
+    """The service model calls both lists required, and SQS all the same leaves out one that is empty."""
+
+    successful: list[SentEntry] | list[DoneEntry] = []
+    failed: list[FailedEntry] = []
 
 
 class ReceivedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", omit_defaults=True):
@@ -103,4 +104,4 @@ class MoveTasks(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     results: list[MoveTask]
 
 
-Answer = SqsAnswer | Batch | SourceQueueUrls | CancelledMove | MoveTasks
+Answer = SqsAnswer | SourceQueueUrls | CancelledMove | MoveTasks

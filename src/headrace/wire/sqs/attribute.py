@@ -8,9 +8,10 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
+from unicodedata import category
 
 from headrace.model.message import Headers
-from headrace.wire.sqs.check import is_xml_text
+from headrace.wire.sqs.check import is_xml_text, no_xml_text
 from headrace.wire.sqs.error import INVALID_VALUE, SqsError
 from headrace.wire.sqs.request import Attributes, AttributeValue
 
@@ -32,37 +33,55 @@ def _refuse(message: str) -> SqsError:
     return SqsError(INVALID_VALUE, message)
 
 
+def _is_name(name: str) -> bool:
+    """Whether a name has only letters and digits of any script, '_', '-', and single periods inside."""
+    if _NAME.fullmatch(name) is not None:
+        return True
+    if name.isascii() or ".." in name or name.startswith(".") or name.endswith("."):
+        return False
+    # Many scripts write a letter with marks behind it, which are characters of their own.
+    return all(one.isalnum() or one in "_-." or category(one).startswith("M") for one in name)
+
+
 def _check_name(name: str) -> None:
-    if len(name) > _LENGTH_MAX or _NAME.fullmatch(name) is None or name.lower().startswith(_RESERVED):
+    if not name:
+        raise _refuse("The request must contain non-empty message (user) attribute names.")
+    if len(name) > _LENGTH_MAX:
+        raise _refuse(f"Message (user) attribute name must be shorter than {_LENGTH_MAX} bytes.")
+    if name.lower().startswith(_RESERVED):
         raise _refuse(
-            f"Message (user) attribute name '{name[:_LENGTH_MAX]}' is invalid. It has letters, digits, '_', '-' and "
-            "single dots inside, up to 256 of them, and does not begin with 'AWS.' or 'Amazon.'"
+            "You can't use message attribute names beginning with 'AWS.' or 'Amazon.'. These strings are reserved for "
+            "internal use."
+        )
+    if not _is_name(name):
+        raise _refuse(
+            f"The message (user) attribute name '{name}' is invalid. Attribute name can contain A-Z, a-z, 0-9, "
+            "underscore (_), hyphen (-), and period (.) characters."
         )
 
 
 def _check_value(name: str, value: AttributeValue) -> None:
     kind = value.data_type
-    if not kind:
-        raise _refuse(f"The message attribute '{name}' must contain a non-empty message attribute type.")
-    if len(kind) > _LENGTH_MAX or _TYPE.fullmatch(kind) is None:
-        raise _refuse(
-            f"The message attribute '{name}' has an invalid message attribute type, the set of supported type "
-            "prefixes is Binary, Number, and String."
-        )
     if value.string_list_values or value.binary_list_values:
-        raise _refuse(f"Message attribute list values in the message attribute '{name}' are not supported.")
+        raise _refuse("Message attribute list values in SendMessage operation are not supported.")
+    if not kind:
+        raise _refuse(f"The message (user) attribute '{name}' must contain a non-empty message attribute value.")
+    if len(kind) > _LENGTH_MAX:
+        raise _refuse(f"Message (user) attribute type must be shorter than {_LENGTH_MAX} bytes.")
+    if _TYPE.fullmatch(kind) is None:
+        raise _refuse(
+            f"The type of message (user) attribute '{name}' is invalid. You must use only the following supported "
+            "type prefixes: Binary, Number, String."
+        )
     is_binary = kind.startswith("Binary")
     if not (value.binary_value if is_binary else value.string_value):
-        raise _refuse(
-            f"The message attribute '{name}' must contain a non-empty message attribute value for message attribute "
-            f"type '{kind}'."
-        )
+        raise _refuse(f"Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'.")
     if (value.string_value if is_binary else value.binary_value) is not None:
-        raise _refuse(f"The message attribute '{name}' has a value that is not of its type '{kind}'.")
+        raise _refuse(f"The message (user) attribute '{name}' has a value that is not of its type '{kind}'.")
     if is_binary or value.string_value is None:
         return
     if not is_xml_text(value.string_value.encode()):
-        raise _refuse(f"The message attribute '{name}' contains characters outside of the XML 1.0 set.")
+        raise _refuse(no_xml_text(value.string_value, f"value of message (user) attribute '{name}'"))
     if kind.startswith("Number") and _NUMBER.fullmatch(value.string_value) is None:
         raise _refuse(f"Can't cast the value of message (user) attribute '{name}' to a number.")
 
@@ -78,7 +97,7 @@ def check_attributes(attributes: Attributes) -> None:
 def check_system_attributes(attributes: Attributes) -> None:
     for name, value in attributes.items():
         if name != TRACE_HEADER:
-            raise _refuse(f"Message system attribute name '{name[:_LENGTH_MAX]}' is invalid. {TRACE_HEADER} is known.")
+            raise _refuse(f"Message system attribute name '{name[:_LENGTH_MAX]}' is invalid.")
         if value.data_type != "String":
             raise _refuse(f"The message system attribute '{name}' must be of the type String.")
         _check_value(name, value)
@@ -95,10 +114,15 @@ def size_of(attributes: Attributes) -> int:
     )
 
 
+def _order(name: str) -> bytes:
+    """Names sort by UTF-16, as SQS and the SDKs that check the digest have them."""
+    return name.encode("utf-16-be")
+
+
 def md5_of(attributes: Mapping[str, AttributeValue]) -> str:
     """See "Calculating the MD5 message digest for message attributes" in the SQS Developer Guide."""
     digest = hashlib.md5(usedforsecurity=False)
-    for name in sorted(attributes):
+    for name in sorted(attributes, key=_order):
         value = attributes[name]
         content = _bytes_of(value)
         kind = _BINARY_KIND if value.data_type.startswith("Binary") else _STRING_KIND
@@ -112,6 +136,13 @@ def to_headers(attributes: Attributes, prefix: str = HEADER_PREFIX) -> Headers:
     return tuple(
         (prefix + name, value.data_type.encode() + b":" + _bytes_of(value)) for name, value in attributes.items()
     )
+
+
+def trace_header(trace: str) -> Headers:
+    """The system attribute of a message whose request carried an X-Ray trace in a header of its own."""
+    if not is_xml_text(trace.encode()):
+        return ()
+    return to_headers({TRACE_HEADER: AttributeValue(string_value=trace, data_type="String")}, SYSTEM_HEADER_PREFIX)
 
 
 def from_header(content: bytes) -> AttributeValue | None:

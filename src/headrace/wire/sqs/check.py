@@ -14,6 +14,7 @@ from headrace.wire.sqs.error import (
     INVALID_VALUE,
     TOO_MANY_ENTRIES,
     SqsError,
+    invalid,
     invalid_value,
     missing,
 )
@@ -30,6 +31,8 @@ VISIBILITY_S_MAX = 43_200
 RETENTION_S_MIN, RETENTION_S_MAX = 60, 1_209_600
 RESULTS_MAX = 1_000
 TAGS_MAX = 50
+TAG_KEY_MAX, TAG_VALUE_MAX = 128, 256
+TAG_KEY_LENGTH = f"Tag keys must be between 1 and {TAG_KEY_MAX} characters in length."
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
 _ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}", re.ASCII)
@@ -40,21 +43,31 @@ _CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\r")
 _NONCHARACTERS = ("\ufffe".encode(), "\uffff".encode())
 
 
-def check_queue_name(name: str) -> str:
-    stem = name.removesuffix(FIFO_SUFFIX)
-    if len(name) > NAME_LENGTH_MAX or _NAME.fullmatch(stem) is None:
+def check_queue_name(name: str, *, is_fifo: bool) -> str:
+    if not name:
+        raise SqsError(INVALID_VALUE, "Queue name cannot be empty")
+    stem = name.removesuffix(FIFO_SUFFIX) if is_fifo else name
+    if len(name) > NAME_LENGTH_MAX or _NAME.fullmatch(stem) is None or is_fifo != name.endswith(FIFO_SUFFIX):
         raise SqsError(
             INVALID_VALUE,
-            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length; the name of a "
-            "FIFO queue ends with .fifo",
+            "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end "
+            "with .fifo suffix and be 1 to 80 in length."
+            if is_fifo
+            else "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length",
         )
     return name
 
 
-def check_range(value: int, parameter: str, low: int, high: int) -> int:
+def check_range(value: int, parameter: str, low: int, high: int, reason: str | None = None) -> int:
     if not low <= value <= high:
-        raise invalid_value(value, parameter, f"Must be between {low} and {high}, if provided.")
+        raise invalid_value(value, parameter, reason or f"Must be >= {low} and <= {high}, if provided.")
     return value
+
+
+def check_max_results(count: int | None, high: int) -> int | None:
+    if count is not None and not 1 <= count <= high:
+        raise invalid("MaxResults", f"MaxResults must be an integer between 1 and {high}.")
+    return count
 
 
 def check_token(value: str, parameter: str) -> str:
@@ -75,17 +88,22 @@ def is_xml_text(data: bytes) -> bool:
     return data.isascii() or not any(code in data for code in _NONCHARACTERS)
 
 
+def no_xml_text(text: str, place: str) -> str:
+    """What SQS says of text that may not stand in XML."""
+    found = next(one for one in text if not is_xml_text(one.encode()))
+    return (
+        f"Invalid binary character '#x{ord(found):X}' was found in the {place}, the set of allowed characters is "
+        "#x9 | #xA | #xD | [#x20-#xD7FF] | [#xE000-#xFFFD] | [#x10000-#x10FFFF]."
+    )
+
+
 def check_body(body: str) -> bytes:
     """The body's bytes."""
     if not body:
         raise missing("MessageBody")
     data = body.encode()
     if not is_xml_text(data):
-        raise SqsError(
-            INVALID_CONTENTS,
-            "Invalid characters were found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | "
-            "#xE000 to #xFFFD | #x10000 to #x10FFFF",
-        )
+        raise SqsError(INVALID_CONTENTS, no_xml_text(body, "message body"))
     return data
 
 

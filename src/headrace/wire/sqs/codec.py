@@ -12,9 +12,19 @@ import msgspec
 
 from headrace.wire.sqs import query
 from headrace.wire.sqs.answer import Answer
-from headrace.wire.sqs.error import INVALID_VALUE, MALFORMED, UNKNOWN_OPERATION, SqsError, missing
+from headrace.wire.sqs.check import TAG_KEY_LENGTH
+from headrace.wire.sqs.error import (
+    INVALID_VALUE,
+    MALFORMED,
+    MISSING_ACTION,
+    UNKNOWN_OPERATION,
+    SqsError,
+    invalid,
+    missing,
+)
 from headrace.wire.sqs.request import BATCHES, OPERATIONS, SqsRequest
 
+_SHOWN_MAX = 100  # characters of an unknown operation in an error
 JSON_CONTENT_TYPE = "application/x-amz-json-1.0"
 TARGET_PREFIX = "AmazonSQS."
 
@@ -22,17 +32,46 @@ Headers = tuple[tuple[str, str], ...]
 
 _decoders = {name: msgspec.json.Decoder(kind) for name, kind in OPERATIONS.items()}
 _encoder = msgspec.json.Encoder()
-_MISSING = re.compile("missing required field `(.*?)`")
+_MISSING = re.compile(r"missing required field `(.*?)`(?: - at `\$\.Entries\[(\d+)\]`)?")
+_EXPECTED = re.compile("Expected `(.*?)`, got `(.*?)`")
+# Required parameters for whose absence SQS has other words.
+_NO_NAME = invalid("QueueName", "Must specify a queue name.")
+_ABSENT = {
+    ("CreateQueue", "QueueName"): _NO_NAME,
+    ("GetQueueUrl", "QueueName"): _NO_NAME,
+    ("SetQueueAttributes", "Attributes"): missing("Attribute.Name"),
+    ("UntagQueue", "TagKeys"): SqsError(INVALID_VALUE, TAG_KEY_LENGTH),
+}
+_OF_TYPE = {
+    "array": "Start of list found where not expected",
+    "object": "Start of structure or map found where not expected.",
+}
+# A queue's own address serves what is about a queue.
+_NOT_OF_A_QUEUE = frozenset({"CreateQueue", "ListQueues"})
 
 
 def unknown_operation(name: str) -> SqsError:
-    return SqsError(UNKNOWN_OPERATION, f"The action {name[:100]!r} is not valid for this endpoint.")
+    return SqsError(UNKNOWN_OPERATION, f"The action {name[:_SHOWN_MAX]} is not valid for this endpoint.")
 
 
-def _refusal(error: msgspec.ValidationError) -> SqsError:
-    """Which parameter is wrong, from what the decoder says about it."""
-    absent = _MISSING.search(str(error))
-    return missing(absent[1]) if absent else SqsError(INVALID_VALUE, f"The request is not valid: {error}")
+def _refusal(operation: str, error: msgspec.ValidationError) -> SqsError:
+    """Which parameter is wrong, from what the decoder says about it, in SQS's words."""
+    if absent := _MISSING.search(str(error)):
+        name, place = absent.groups()
+        if place is not None:
+            return missing(f"{operation}RequestEntry.{int(place) + 1}.{name}")
+        known = _ABSENT.get((operation, name))
+        return missing(name) if known is None else SqsError(known.kind, known.message)
+    expected, got = found.groups() if (found := _EXPECTED.search(str(error))) else ("", "")
+    if got in _OF_TYPE:
+        return SqsError(MALFORMED, _OF_TYPE[got])
+    if expected.startswith("array"):
+        return SqsError(MALFORMED, "Expected list or null")
+    if expected.startswith("object"):
+        return SqsError(MALFORMED, "Expected map or null")
+    if expected.startswith("int"):
+        return SqsError(MALFORMED, "STRING_VALUE can not be converted to an Integer")
+    return SqsError(MALFORMED, "A parameter has a value that is not of its type.")
 
 
 class Codec(Protocol):
@@ -79,39 +118,40 @@ def decode_json(operation: str, body: bytes) -> SqsRequest:
     try:
         # Operations whose every parameter is optional are sent without a body by some.
         return decoder.decode(body or b"{}")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_leniently(operation, body)
+
+
+def _decode_leniently(operation: str, body: bytes) -> SqsRequest:
+    """As AWS does: a field that is null is one that is not given, and a number or a boolean is taken for its text."""
+    try:
+        return msgspec.convert(_as_form(msgspec.json.decode(body)), OPERATIONS[operation], strict=False)
     except msgspec.ValidationError as error:
-        if b"null" in body:
-            return _decode_without_nulls(operation, body, error)
-        raise _refusal(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SqsError(MALFORMED, f"The body is not valid JSON: {error}") from None
+        raise _refusal(operation, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise SqsError(MALFORMED, "The body is not valid JSON in UTF-8.") from None
     except RecursionError:
         raise SqsError(MALFORMED, "The body is nested too deeply.") from None
 
 
-def _decode_without_nulls(operation: str, body: bytes, error: msgspec.ValidationError) -> SqsRequest:
-    """A field that is null is one that is not given, whatever its type. Some clients write them all."""
-    try:
-        return msgspec.convert(_without_nulls(msgspec.json.decode(body)), OPERATIONS[operation])
-    except msgspec.ValidationError as still:
-        raise _refusal(still) from None
-    except RecursionError:  # nested as no request is
-        raise _refusal(error) from None
-
-
-def _without_nulls(value: Any) -> Any:
+def _as_form(value: Any) -> Any:
+    """Without nulls, and with every scalar as a form has it."""
     if isinstance(value, dict):
-        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
-    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _as_form(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_as_form(inner) for inner in value]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def decode_form(form: Mapping[str, str], *, queue_url: str | None) -> tuple[str, SqsRequest]:
     """The operation and its input. A request to a queue's own address need not name the queue again."""
     operation = form.get("Action")
     if not operation:
-        raise missing("Action")
+        raise SqsError(MISSING_ACTION, "The request is missing an action or a required parameter.")
     kind = OPERATIONS.get(operation)
-    if kind is None:
+    if kind is None or (queue_url is not None and operation in _NOT_OF_A_QUEUE):
         raise unknown_operation(operation)
     fields = query.to_request(operation, form)
     if queue_url is not None:
@@ -122,4 +162,4 @@ def decode_form(form: Mapping[str, str], *, queue_url: str | None) -> tuple[str,
     try:
         return operation, msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _refusal(error) from None
+        raise _refusal(operation, error) from None

@@ -57,6 +57,7 @@ INVALID_VALUE = _framework("InvalidParameterValueException", "InvalidParameterVa
 MISSING_PARAMETER = _framework("MissingRequiredParameterException", "MissingParameter")
 MALFORMED = _framework("SerializationException", "MalformedInput")
 UNKNOWN_OPERATION = _framework("UnknownOperationException", "InvalidAction")
+MISSING_ACTION = _framework("UnknownOperationException", "MissingAction")
 ACCESS_DENIED = _framework("AccessDeniedException", "AccessDenied", 403)
 INTERNAL = _framework("InternalFailure", "InternalFailure", 500, RECEIVER)
 UNAVAILABLE = _framework("ServiceUnavailableException", "ServiceUnavailable", 503, RECEIVER)
@@ -66,6 +67,10 @@ INCOMPLETE_SIGNATURE = _framework("IncompleteSignatureException", "IncompleteSig
 UNKNOWN_KEY = _framework("UnrecognizedClientException", "InvalidClientTokenId", 403)
 WRONG_SIGNATURE = _framework("InvalidSignatureException", "SignatureDoesNotMatch", 403)
 EXPIRED = _framework("RequestExpired", "RequestExpired")
+
+
+# SDKs and their users look for this very sentence.
+NO_QUEUE = "The specified queue does not exist."
 
 
 class SqsError(Exception):
@@ -80,6 +85,11 @@ class SqsError(Exception):
 def invalid_value(value: object, parameter: str, reason: str) -> SqsError:
     """The commonest refusal, in the sentence that SQS has for it."""
     return SqsError(INVALID_VALUE, f"Value {value} for parameter {parameter} is invalid. Reason: {reason}")
+
+
+def invalid(parameter: str, reason: str) -> SqsError:
+    """The same of parameters whose value SQS does not repeat."""
+    return SqsError(INVALID_VALUE, f"Value for parameter {parameter} is invalid. Reason: {reason}")
 
 
 def missing(parameter: str) -> SqsError:

@@ -15,10 +15,12 @@ from xml.sax.saxutils import escape
 import msgspec
 
 from headrace.wire.sqs.answer import Answer, SqsAnswer
-from headrace.wire.sqs.error import MALFORMED, SqsError
+from headrace.wire.sqs.error import MALFORMED, NO_QUEUE, SqsError
 
 CONTENT_TYPE = "text/xml"
 NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+
+Tree = dict[str, Any]  # names to texts or to trees
 
 # A batch of ten messages with ten attributes each has some 430 fields.
 _FIELDS_MAX = 1_000
@@ -45,6 +47,12 @@ _MAPS = {
     "MessageSystemAttribute": ("MessageSystemAttributes", "Name", "Value"),
     "Tag": ("Tags", "Key", "Value"),
 }
+# A form writes an empty list or map as its name without a value. Of SDKs, some give the name of the field and others
+# that of its members.
+_EMPTY: dict[str, tuple[str, type[list[Any]] | type[Tree]]] = {
+    **{name: (field, list) for member, field in _LISTS.items() for name in (member, field)},
+    **{name: (map[0], dict) for member, map in _MAPS.items() for name in (member, map[0])},
+}
 # Fields of answers that are repeated elements.
 _LIST_ELEMENTS = {
     "Failed": "BatchResultErrorEntry",
@@ -64,8 +72,8 @@ _ESCAPES = {"\r": "&#13;"}
 # that no parser can read could never be received.
 _UNSAYABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _REPLACEMENT = "\ufffd"
-
-Tree = dict[str, Any]  # names to texts or to trees
+# This protocol has a sentence of its own for a queue that is not there.
+_NO_QUEUE = "The specified queue does not exist for this wsdl version."
 
 
 def parse_form(text: str) -> dict[str, str]:
@@ -104,7 +112,10 @@ def _named(tree: Tree) -> Tree:
     named: Tree = {}
     for name, value in tree.items():
         if not isinstance(value, dict):
-            if name in _LISTS:
+            if not value and name in _EMPTY:
+                field, kind = _EMPTY[name]
+                named[field] = kind()
+            elif name in _LISTS:
                 named[_LISTS[name]] = [value]
             else:
                 named[name] = value
@@ -122,7 +133,8 @@ def _named(tree: Tree) -> Tree:
 def _in_order(name: str, numbered: Tree) -> list[Any]:
     if not all(number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX for number in numbered):
         raise SqsError(MALFORMED, f"The members of {name} are numbered: {name}.1, {name}.2 and so on.")
-    return [numbered[number] for number in sorted(numbered, key=int)]
+    # A member that has no value is an empty list's only one.
+    return [item for number in sorted(numbered, key=int) if (item := numbered[number]) != ""]
 
 
 def _pair(name: str, item: Any, key: str, content: str) -> tuple[str, Any]:
@@ -173,8 +185,9 @@ def _text(value: str) -> str:
 
 def render_error(error: SqsError, request_id: str) -> bytes:
     kind = error.kind
+    message = error.message.replace(NO_QUEUE, _NO_QUEUE, 1)
     return (
         f'<?xml version="1.0"?><ErrorResponse xmlns="{NAMESPACE}"><Error><Type>{kind.fault}</Type>'
-        f"<Code>{kind.code}</Code><Message>{_text(error.message)}</Message><Detail/></Error>"
+        f"<Code>{kind.code}</Code><Message>{_text(message)}</Message><Detail/></Error>"
         f"<RequestId>{request_id}</RequestId></ErrorResponse>"
     ).encode()

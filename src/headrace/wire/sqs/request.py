@@ -25,7 +25,7 @@ Attributes = dict[str, AttributeValue]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """One of a batch."""
+    """One of a batch. Without an id the batch is refused; whatever else is missing fails this entry alone."""
 
     id: str
 
@@ -44,7 +44,7 @@ class SendMessage(SqsRequest, frozen=True, kw_only=True):
 
 
 class SendEntry(Entry, frozen=True, kw_only=True):
-    message_body: str
+    message_body: str = ""
     delay_seconds: int | None = None
     message_attributes: Attributes | None = None
     message_system_attributes: Attributes | None = None
@@ -74,7 +74,7 @@ class DeleteMessage(SqsRequest, frozen=True, kw_only=True):
 
 
 class DeleteEntry(Entry, frozen=True, kw_only=True):
-    receipt_handle: str
+    receipt_handle: str = ""
 
 
 class DeleteMessageBatch(SqsRequest, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ChangeMessageVisibility(SqsRequest, frozen=True, kw_only=True):
 
 
 class VisibilityEntry(Entry, frozen=True, kw_only=True):
-    receipt_handle: str
+    receipt_handle: str = ""
     visibility_timeout: int | None = None
 
 

@@ -17,6 +17,7 @@ from headrace.wire.kafka.messages.add_partitions_to_txn import (
 )
 
 _FENCED_FROM = 2
+_BATCHED_FROM = 4
 
 
 async def _handle(context: Context, request: AddPartitionsToTxnRequest, version: int) -> AddPartitionsToTxnResponse:
@@ -64,6 +65,8 @@ def _answer(
 def _refuse(request: AddPartitionsToTxnRequest, version: int, code: int, message: str) -> AddPartitionsToTxnResponse:
     if code == ErrorCode.INVALID_PRODUCER_EPOCH and version >= _FENCED_FROM:
         code = int(ErrorCode.PRODUCER_FENCED)
+    if version >= _BATCHED_FROM:
+        return AddPartitionsToTxnResponse(error_code=code)
     return _answer(request, {}, otherwise=code)
 
 

@@ -1,11 +1,12 @@
 """ConsumerGroupDescribe (key 69), versions 0 and 1: epochs, members and assignments of consumer groups (KIP-848).
 
-A group that nobody knows, or that is of another kind, is GROUP_ID_NOT_FOUND. Version 1 says that every member speaks
-the protocol of consumer groups. Topics that are gone meanwhile have no name.
+An unknown group, or one of another kind, is GROUP_ID_NOT_FOUND. Version 1 says which protocol each
+member speaks. Topics that are gone meanwhile have no name.
 """
 
 from headrace.broker.group.consumer_port import ConsumerGroupDescription, ConsumerMemberDescription
 from headrace.folds.group.consumer_member import Shares
+from headrace.gateways.kafka.authorized import GROUP_OPERATIONS, NOT_ASKED
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import message_of
 from headrace.gateways.kafka.outcome import outcome_code
@@ -18,28 +19,29 @@ from headrace.wire.kafka.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 async def _handle(
     context: Context, request: ConsumerGroupDescribeRequest, version: int
 ) -> ConsumerGroupDescribeResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return ConsumerGroupDescribeResponse(
-        groups=tuple([await _describe(context, group_id) for group_id in request.group_ids])
+        groups=tuple([await _describe(context, group_id, operations) for group_id in request.group_ids])
     )
 
 
-async def _describe(context: Context, group_id: str) -> DescribedGroup:
+async def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
     try:
         group = await context.groups.consumers.describe(group_id)
     except Exception as error:  # noqa: BLE001 - becomes this group's error; the unexpected is logged
         return DescribedGroup(
             error_code=outcome_code(context, error), error_message=message_of(error), group_id=group_id
         )
-    return _described(context, group)
+    return _described(context, group, operations)
 
 
-def _described(context: Context, group: ConsumerGroupDescription) -> DescribedGroup:
+def _described(context: Context, group: ConsumerGroupDescription, operations: int) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -47,6 +49,7 @@ def _described(context: Context, group: ConsumerGroupDescription) -> DescribedGr
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
         members=tuple(_member(context, member) for member in group.members),
+        authorized_operations=operations,
     )
 
 
@@ -62,7 +65,7 @@ def _member(context: Context, member: ConsumerMemberDescription) -> Member:
         subscribed_topic_regex=member.topic_regex or None,
         assignment=_assignment(context, member.assignment),
         target_assignment=_assignment(context, member.target),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 
 

@@ -1,6 +1,8 @@
 """DeleteRecords (key 21), versions 0 to 2: move a log's start forward. Offset -1 means up to the high watermark.
 
-Topics of headrace's own are left alone: what they hold is the state of groups and transactions.
+`timeout_ms` is for other replicas, of which there are none: with 0, which some tools send, Kafka deletes from a topic
+of one replica and answers success. Topics of headrace's own are left alone: what they hold is the state of groups and
+transactions.
 """
 
 from headrace.gateways.kafka.context import Api, Context
@@ -17,24 +19,23 @@ from headrace.wire.kafka.messages.delete_records import (
 )
 
 _NO_OFFSET = -1
+_WAIT_MS_MAX = 30_000
 
 
 async def _handle(context: Context, request: DeleteRecordsRequest, version: int) -> DeleteRecordsResponse:
     topics = []
     for topic in request.topics:
-        partitions = [await _delete(context, topic.name, asked, request.timeout_ms) for asked in topic.partitions]
+        partitions = [await _delete(context, topic.name, asked) for asked in topic.partitions]
         topics.append(DeleteRecordsTopicResult(topic.name, tuple(partitions)))
     return DeleteRecordsResponse(topics=tuple(topics))
 
 
-async def _delete(
-    context: Context, topic: str, asked: DeleteRecordsPartition, timeout_ms: int
-) -> DeleteRecordsPartitionResult:
+async def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     try:
         if topic in INTERNAL_NAMES:
             raise InvalidNameError(f"{topic} is a topic of headrace's own, and nothing is deleted from it for clients")
         partition = context.broker.partition(topic, asked.partition_index)
-        start = await context.finish_within(timeout_ms, partition.delete_records(Offset(asked.offset)))
+        start = await context.finish_within(_WAIT_MS_MAX, partition.delete_records(Offset(asked.offset)))
     except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
         code = code_of(context.explain(error))
         context.counters.count_error(code)

@@ -1,14 +1,22 @@
-"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, and what a node tells about itself.
+"""DescribeConfigs (key 32), versions 1 to 4: settings of topics and groups, and what a node tells about itself.
 
-A topic's settings are all writable. A node's come from its configuration file and are read-only here; only those that
-bear on clients are told. Other resources (loggers, metrics subscriptions, groups) are refused.
+Settings of topics and groups are all writable. A node's come from its configuration file and are read-only here. Other
+resources (loggers, metrics subscriptions) are refused.
 """
 
 from collections.abc import Iterator
 
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
-from headrace.gateways.kafka.settings import Kind, ResourceType, Setting, Source, topic_settings
+from headrace.gateways.kafka.node_settings import node_settings
+from headrace.gateways.kafka.settings import (
+    ResourceType,
+    Setting,
+    Source,
+    check_group,
+    group_settings,
+    topic_settings,
+)
 from headrace.model.errors import UnknownTopicError
 from headrace.model.names import check_topic_name
 from headrace.wire.kafka.messages.describe_configs import (
@@ -54,28 +62,20 @@ def _settings(context: Context, resource: DescribeConfigsResource) -> Iterator[S
             raise UnknownTopicError(f"no topic is called {name}")
         return topic_settings(topic)
     if resource.resource_type == ResourceType.BROKER:
-        return _node_settings(context, resource.resource_name)
+        if not resource.resource_name:
+            return iter(())  # settings for all nodes at once, of which there are none
+        _check_node(context, resource.resource_name)
+        return node_settings(context)
+    if resource.resource_type == ResourceType.GROUP:
+        return group_settings(*context.groups.settings(check_group(resource.resource_name)))
     raise RefusedError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 
 
-def _node_settings(context: Context, name: str) -> Iterator[Setting]:
-    if not name:
-        # Settings for all nodes at once, of which there are none.
-        return iter(())
+def _check_node(context: Context, name: str) -> None:
     if name != str(context.broker.node_id):
         raise RefusedError(
             ErrorCode.INVALID_REQUEST, f"this is node {context.broker.node_id}; ask node {name} about itself"
         )
-    limits = context.limits
-    told = (
-        ("broker.id", str(context.broker.node_id), Kind.INT, "This node's id."),
-        ("log.dirs", context.broker.data_directory, Kind.STRING, "Where this node keeps its data."),
-        ("socket.request.max.bytes", str(limits.frame_bytes_max), Kind.INT, "Largest request."),
-        ("fetch.max.bytes", str(limits.fetch_bytes_max), Kind.INT, "Most bytes that one Fetch answers with."),
-        ("max.connections", str(limits.connections_max), Kind.INT, "Most connections to this listener."),
-        ("connections.max.idle.ms", str(limits.connection_idle_ms_max), Kind.LONG, "When idle connections close."),
-    )
-    return (Setting(key, value, Source.STATIC_BROKER, kind, value, words) for key, value, kind, words in told)
 
 
 def _show(setting: Setting, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -94,7 +94,7 @@ def _show(setting: Setting, request: DescribeConfigsRequest) -> DescribeConfigsR
 def _synonyms(setting: Setting) -> tuple[DescribeConfigsSynonym, ...]:
     """Where the value would come from, the strongest source first."""
     own = DescribeConfigsSynonym(setting.name, setting.value, setting.source)
-    if setting.source != Source.TOPIC:
+    if setting.source not in (Source.TOPIC, Source.GROUP):
         return (own,)
     return own, DescribeConfigsSynonym(setting.name, setting.default, Source.DEFAULT)
 

@@ -1,9 +1,10 @@
 """DescribeGroups (key 15), versions 0 to 6: state and members of classic groups.
 
-A group that nobody knows, or that is of another kind, is Dead; from 6 it is GROUP_ID_NOT_FOUND as well.
+An unknown group, or one of another kind, is Dead; from 6 it is GROUP_ID_NOT_FOUND as well.
 """
 
 from headrace.folds.group.kind import GroupKind
+from headrace.gateways.kafka.authorized import GROUP_OPERATIONS, NOT_ASKED
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import message_of
 from headrace.gateways.kafka.outcome import outcome_code
@@ -20,12 +21,13 @@ _DEAD = "Dead"
 
 
 async def _handle(context: Context, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return DescribeGroupsResponse(
-        groups=tuple([await _describe(context, group_id, version) for group_id in request.groups])
+        groups=tuple([await _describe(context, group_id, version, operations) for group_id in request.groups])
     )
 
 
-async def _describe(context: Context, group_id: str, version: int) -> DescribedGroup:
+async def _describe(context: Context, group_id: str, version: int, operations: int) -> DescribedGroup:
     try:
         group = await context.groups.describe(group_id)
         if group.kind is not GroupKind.CLASSIC:
@@ -55,6 +57,7 @@ async def _describe(context: Context, group_id: str, version: int) -> DescribedG
             )
             for member in group.members
         ),
+        authorized_operations=operations,
     )
 
 

@@ -5,14 +5,16 @@ named by id from 13.
 
 Deviations. Fetch sessions (7+) are not kept: every answer has session id 0, which tells a client to send full requests,
 and a request that names a session gets FETCH_SESSION_ID_NOT_FOUND, upon which clients begin anew with a full one.
-Replica ids are refused with CLUSTER_AUTHORIZATION_FAILED: followers have a listener of their own (design: security).
+A replica id does not matter: followers have a listener of their own, and every caller here reads as a consumer, up to
+the high watermark.
 The preferred read replica is never set.
 """
 
 from collections.abc import Awaitable
 
-from headrace.broker.fetch import Fetch, Fetched, FetchPart
-from headrace.gateways.kafka.answer import Answer, Reply, Wait
+from headrace.broker.fetch import SHORT_BYTES, Fetch, Fetched, FetchPart
+from headrace.gateways.answers import Share
+from headrace.gateways.kafka.answer import Answer, Reply, Sized, Wait
 from headrace.gateways.kafka.context import Context, RawApi
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of
 from headrace.model.errors import OffsetOutOfRangeError
@@ -27,6 +29,8 @@ _READ_COMMITTED = 1
 _FINAL_EPOCH = -1
 _INITIAL_EPOCH = 0
 _UNKNOWN = -1
+# How long a client is asked to wait that got nothing because there was no memory for its answer.
+_THROTTLE_MS = 1_000
 
 
 def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
@@ -35,28 +39,59 @@ def _serve(context: Context, header: RequestHeader, frame: bytearray) -> Reply:
     if refusal is not None:
         return _answer_all(context, header, request, refusal)
     limits = context.limits
-    fetched = context.broker.fetch(
-        Fetch(
-            parts=[
-                FetchPart(
-                    topic=part.topic,
-                    partition=part.partition,
-                    offset=part.fetch_offset,
-                    bytes_max=part.bytes_max,
-                    epoch=part.leader_epoch,
-                    last_fetched_epoch=part.last_fetched_epoch,
-                )
-                for part in request.partitions
-            ],
-            bytes_min=request.min_bytes,
-            bytes_max=min(request.max_bytes, limits.fetch_bytes_max),
-            wait_ms=min(max(request.max_wait_ms, 0), limits.fetch_wait_ms_max),
-            read_committed=request.isolation_level == _READ_COMMITTED,
-        )
+    bytes_max = min(request.max_bytes, limits.fetch_bytes_max)
+    fetch = Fetch(
+        parts=[
+            FetchPart(
+                topic=part.topic,
+                partition=part.partition,
+                offset=part.fetch_offset,
+                bytes_max=part.bytes_max,
+                epoch=part.leader_epoch,
+                last_fetched_epoch=part.last_fetched_epoch,
+            )
+            for part in request.partitions
+        ],
+        bytes_min=request.min_bytes,
+        bytes_max=bytes_max,
+        wait_ms=min(max(request.max_wait_ms, 0), limits.fetch_wait_ms_max),
+        read_committed=request.isolation_level == _READ_COMMITTED,
     )
-    if isinstance(fetched, list):
-        return _answer(context, header, request, fetched)
-    return Wait(_wait(context, header, request, fetched))
+
+    return _Fetching(context, header, request, fetch)
+
+
+class _Fetching(Sized):
+    """A fetch that may begin once there is memory for its answer."""
+
+    __slots__ = ("_context", "_fetch", "_header", "_request")
+
+    def __init__(self, context: Context, header: RequestHeader, request: FetchRequest, fetch: Fetch) -> None:
+        self.bytes_max = fetch.bytes_max
+        self._context = context
+        self._header = header
+        self._request = request
+        self._fetch = fetch
+
+    def expected(self) -> int:
+        return min(self._context.broker.readable_bytes(self._fetch), SHORT_BYTES)
+
+    def begin(self, size: int, share: Share) -> Answer | Wait:
+        context, header, request, fetch = self._context, self._header, self._request, self._fetch
+        if size < fetch.bytes_max:
+            # A client that is given less than it asks for does not wait for more.
+            fetch = fetch._replace(bytes_max=size, bytes_min=min(fetch.bytes_min, size))
+        try:
+            fetched = context.broker.fetch(fetch, share)
+            if isinstance(fetched, list):
+                return _answer(context, header, request, fetched)
+        except Exception as error:  # noqa: BLE001 - becomes an answer; the unexpected is logged by explain()
+            return _answer_all(context, header, request, context.explain(error))
+        return Wait(_wait(context, header, request, fetched))
+
+    def refuse(self) -> Answer:
+        positions = self._context.broker.positions(self._fetch)
+        return _answer(self._context, self._header, self._request, positions, throttle_ms=_THROTTLE_MS)
 
 
 async def _wait(
@@ -68,7 +103,9 @@ async def _wait(
         return _answer_all(context, header, request, context.explain(error))
 
 
-def _answer(context: Context, header: RequestHeader, request: FetchRequest, fetched: list[Fetched]) -> Answer:
+def _answer(
+    context: Context, header: RequestHeader, request: FetchRequest, fetched: list[Fetched], *, throttle_ms: int = 0
+) -> Answer:
     partitions = [
         FetchedPartition(
             asked.topic,
@@ -84,7 +121,7 @@ def _answer(context: Context, header: RequestHeader, request: FetchRequest, fetc
         else _unusual(context, asked, found)
         for asked, found in zip(request.partitions, fetched, strict=True)
     ]
-    return write_response(partitions, header.api_version, header.correlation_id)
+    return write_response(partitions, header.api_version, header.correlation_id, throttle_ms=throttle_ms)
 
 
 def _unusual(context: Context, asked: FetchPartition, found: Fetched) -> FetchedPartition:
@@ -112,8 +149,6 @@ def _unusual(context: Context, asked: FetchPartition, found: Fetched) -> Fetched
 
 
 def _find_refusal(request: FetchRequest) -> RefusedError | None:
-    if request.replica_id >= 0:
-        return RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "replicas do not fetch through this listener")
     if request.session_epoch == _FINAL_EPOCH:
         return None
     if request.session_id != 0:

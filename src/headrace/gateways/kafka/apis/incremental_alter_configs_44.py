@@ -1,17 +1,16 @@
-"""IncrementalAlterConfigs (key 44), versions 0 and 1: set or take back single settings of a topic.
+"""IncrementalAlterConfigs (key 44), versions 0 and 1: set or take back single settings of a topic or group.
 
-Appending and subtracting are for lists, of which there is one, cleanup.policy. Only topics are altered, as in
-AlterConfigs.
+Appending and subtracting are for lists, such as cleanup.policy.
 """
 
 from collections import Counter
 from enum import IntEnum
 
-from headrace.gateways.kafka.apis.alter_configs_33 import find_altered
+from headrace.gateways.kafka.apis.alter_configs_33 import Altered, find_altered
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.model.errors import InvalidConfigError
-from headrace.model.topic import Topic, find_key, show_value
+from headrace.model.setting import find, show_value
 from headrace.wire.kafka.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -36,10 +35,8 @@ async def _handle(
     for resource in {(one.resource_type, one.resource_name): one for one in request.resources}.values():
         try:
             async with context.altering:
-                topic = find_altered(context, resource.resource_type, resource.resource_name, asked)
-                await context.broker.alter_config(
-                    topic.name, _apply(topic, resource), validate_only=request.validate_only
-                )
+                altered = find_altered(context, resource.resource_type, resource.resource_name, asked)
+                await altered.replace(_apply(altered, resource), validate_only=request.validate_only)
         except Exception as error:  # noqa: BLE001 - becomes this resource's error; the unexpected is logged
             code = code_of(context.explain(error))
             context.counters.count_error(code)
@@ -49,9 +46,9 @@ async def _handle(
     return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
 
-def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
-    """The topic's settings with the changes made."""
-    overrides = dict(topic.overrides)
+def _apply(altered: Altered, resource: AlterConfigsResource) -> dict[str, str]:
+    """The settings with the changes made."""
+    overrides = dict(altered.overrides)
     changed: set[str] = set()
     for config in resource.configs:
         if config.name in changed:
@@ -59,24 +56,24 @@ def _apply(topic: Topic, resource: AlterConfigsResource) -> dict[str, str]:
         changed.add(config.name)
         if config.config_operation == Operation.DELETE:
             # A name that was never a setting is a mistake of the caller, who would believe to have changed something.
-            find_key(config.name)
+            find(altered.keys, config.name)
             overrides.pop(config.name, None)
         elif config.config_operation == Operation.SET:
             if config.value is None:
                 raise InvalidConfigError(f"{config.name} has no value; delete it to follow the default")
             overrides[config.name] = config.value
         elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
-            overrides[config.name] = _change_list(topic, config)
+            overrides[config.name] = _change_list(altered, config)
         else:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"no operation has the number {config.config_operation}")
     return overrides
 
 
-def _change_list(topic: Topic, config: AlterableConfig) -> str:
-    key = find_key(config.name)
+def _change_list(altered: Altered, config: AlterableConfig) -> str:
+    key = find(altered.keys, config.name)
     if key.kind != "list" or config.value is None:
         raise InvalidConfigError(f"{config.name} is no list, or nothing is to be changed in it; set it instead")
-    parts = show_value(topic.config, key).split(",")
+    parts = [part for part in show_value(key, altered.overrides).split(",") if part]
     changes = [part.strip() for part in config.value.split(",")]
     if config.config_operation == Operation.APPEND:
         return ",".join([*parts, *(part for part in changes if part not in parts)])

@@ -154,12 +154,12 @@ def _describe(context: Context, topic: Topic, operations: int) -> MetadataRespon
         topic.name,
         topic.id,
         topic.name in INTERNAL_NAMES,
-        tuple(_describe_partition(context, topic.id, index) for index in range(topic.partition_count)),
+        tuple(describe_partition(context, topic.id, index) for index in range(topic.partition_count)),
         operations,
     )
 
 
-def _describe_partition(context: Context, topic_id: UUID, index: int) -> MetadataResponsePartition:
+def describe_partition(context: Context, topic_id: UUID, index: int) -> MetadataResponsePartition:
     node_id = context.broker.node_id
     try:
         epoch = context.broker.partition(topic_id, index).epoch

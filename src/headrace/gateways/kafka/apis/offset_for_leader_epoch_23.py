@@ -1,11 +1,11 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where an epoch of leadership ended in this log.
 
 Consumers ask it after a change of leader, to find out whether what they read was cut off. An epoch that the log does
-not know answers epoch -1, offset -1. Replica ids are refused as in Fetch; -1 and -2 are consumers.
+not know answers epoch -1, offset -1. A replica id does not matter, as in ListOffsets.
 """
 
 from headrace.gateways.kafka.context import Api, Context
-from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of
+from headrace.gateways.kafka.errors import code_of
 from headrace.model.ids import Epoch
 from headrace.wire.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -17,8 +17,6 @@ from headrace.wire.kafka.messages.offset_for_leader_epoch import (
 
 
 def _handle(context: Context, request: OffsetForLeaderEpochRequest, version: int) -> OffsetForLeaderEpochResponse:
-    if version >= 3 and request.replica_id >= 0:
-        raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "replicas do not ask through this listener")
     return OffsetForLeaderEpochResponse(
         topics=tuple(
             OffsetForLeaderTopicResult(

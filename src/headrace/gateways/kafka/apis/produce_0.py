@@ -5,8 +5,9 @@ messages have an older form than the one that is stored, and are refused with UN
 
 No task is made for a request: its record sets go to their partitions in the callback that read them, and the answer is
 put together by the callback of the last append. `timeout_ms` ends the wait, not the append: REQUEST_TIMED_OUT says
-*maybe*. acks=1 waits like acks=all, for what the topic's durability asks. acks=0 has no answer; its error closes the
-connection, as Kafka does, so that the client at least looks again.
+*maybe*. With 0, a Kafka topic of one replica still answers success, so 0 asks for no deadline. acks=1 waits like
+acks=all, for what the topic's durability asks. acks=0 has no answer; its error closes the connection, as Kafka does, so
+that the client at least looks again.
 
 A record set of a transactional producer goes by its coordinator, which confirms that the partition belongs to the
 producer's transaction; from 12 the partition joins it by being sent to (KIP-890).
@@ -87,7 +88,7 @@ def _reply(context: Context, pending: "SingleProduce | PendingProduce", timeout_
     if not pending.done:
         limit_ms = context.limits.produce_timeout_ms_max
         if not 0 < timeout_ms <= limit_ms:
-            timeout_ms = 1 if timeout_ms <= 0 else limit_ms
+            timeout_ms = limit_ms
         context.deadlines.add(timeout_ms, pending)
         return pending
     if isinstance(pending.outcome, CloseConnectionError):
@@ -123,6 +124,7 @@ class SingleProduce(Deferred):
         self.done = False
         self.outcome = None
         self.size = 0
+        self.share = None
         self._then = None
         self._context = context
         self._topic = topic
@@ -213,7 +215,8 @@ def _close(error: BaseException) -> CloseConnectionError:
 def _failed(context: Context, topic: str | UUID, partition: int, error: BaseException) -> ProduceResult:
     code = code_of(error)
     context.counters.count_error(code)
-    return ProduceResult(topic, partition, code, _NO_OFFSET, error_message=message_of(error))
+    records = error.records if isinstance(error, InvalidRecordError) else ()
+    return ProduceResult(topic, partition, code, _NO_OFFSET, error_message=message_of(error), record_errors=records)
 
 
 def _answer_all(context: Context, header: RequestHeader, request: ProduceRequest, error: BaseException) -> Answer:

@@ -44,7 +44,7 @@ async def _handle(context: Context, request: ShareAcknowledgeRequest, version: i
             )
         )
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=context.shares.lease_ms(list(promises)),
+        acquisition_lock_timeout_ms=context.shares.lease_ms(member.group_id, list(promises)),
         responses=tuple(
             ShareAcknowledgeTopicResponse(topic_id, tuple(partitions)) for topic_id, partitions in topics.items()
         ),

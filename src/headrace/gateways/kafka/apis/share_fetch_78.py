@@ -26,6 +26,7 @@ from headrace.wire.kafka.messages.share_fetch import (
     ShareFetchResponse,
 )
 
+_SHORT_BYTES = 1024 * 1024
 _NO_LEADER = LeaderIdAndEpoch(-1, -1)
 
 
@@ -71,7 +72,8 @@ async def _acquire(context: Context, request: ShareFetchRequest, session: ShareS
         list(session.partitions),
         # Who renews wants nothing more for now, whatever else stands in the request.
         records_max=0 if request.is_renew_ack else request.max_records,
-        bytes_max=min(request.max_bytes, limits.fetch_bytes_max),
+        # Where memory for answers is short, a smaller answer is one in time.
+        bytes_max=min(request.max_bytes, limits.fetch_bytes_max, max(context.answers.free_bytes, _SHORT_BYTES)),
         wait_ms=min(max(request.max_wait_ms, 0), limits.fetch_wait_ms_max),
     )
 

@@ -2,6 +2,7 @@
 
 from headrace.broker.group.share_port import DescribedMember
 from headrace.folds.group.share import ASSIGNOR
+from headrace.gateways.kafka.authorized import GROUP_OPERATIONS, NOT_ASKED
 from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import message_of
 from headrace.gateways.kafka.outcome import outcome_code
@@ -16,12 +17,13 @@ from headrace.wire.kafka.messages.share_group_describe import (
 
 
 async def _handle(context: Context, request: ShareGroupDescribeRequest, version: int) -> ShareGroupDescribeResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     return ShareGroupDescribeResponse(
-        groups=tuple([await _describe(context, group_id) for group_id in request.group_ids])
+        groups=tuple([await _describe(context, group_id, operations) for group_id in request.group_ids])
     )
 
 
-async def _describe(context: Context, group_id: str) -> DescribedGroup:
+async def _describe(context: Context, group_id: str, operations: int) -> DescribedGroup:
     try:
         group = await context.shares.describe(group_id)
     except Exception as error:  # noqa: BLE001 - becomes this group's error; the unexpected is logged
@@ -34,6 +36,7 @@ async def _describe(context: Context, group_id: str) -> DescribedGroup:
         assignment_epoch=group.epoch,
         assignor_name=ASSIGNOR,
         members=tuple(_member(one) for one in group.members),
+        authorized_operations=operations,
     )
 
 

@@ -46,7 +46,7 @@ async def _heartbeat(context: Context, header: RequestHeader, request: ShareGrou
     response = ShareGroupHeartbeatResponse(
         member_id=request.member_id,
         member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=context.shares.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.shares.heartbeat_interval_ms(request.group_id),
         assignment=assignment,
     )
     return _encode(header, response)
