@@ -8,7 +8,7 @@ from headrace.model.ids import Offset
 from headrace.model.topic import TopicConfig
 from headrace.testing.disk import SimulatedDisk
 
-from .world import World, disk_of, partition_id, run
+from .world import SMALL, World, disk_of, partition_id, run
 
 CONFIGS = {partition_id(0): TopicConfig(segment_bytes_max=700, index_interval_bytes=100, retention_ms=-1)}
 
@@ -178,5 +178,44 @@ def test_bytes_that_were_synced_and_are_missing_make_the_partition_refuse() -> N
         assert (error.expected, error.found) == ("bytes that were synced", "a file of 100 bytes")
         assert world.disk.files()[crashed.path] == crashed.files[crashed.path][:100], "it is left as it is"
         world.abandon()
+
+    run(main())
+
+
+def test_a_log_that_ends_before_its_records_in_the_journal_begin_is_damaged_and_stays_as_it_is() -> None:
+    configs = {partition_id(0): TopicConfig(retention_ms=-1)}
+
+    async def opened(files: dict[str, bytes]) -> World:
+        world = World(disk_of(files), configs)
+        await world.start()
+        return world
+
+    async def main() -> None:
+        world = await opened({})
+        world.append(0, [b"first"])
+        await world.settle()
+        path, cut_at, cut_offset = world.log().active.path, world.log().active.size, world.log().end_offset
+        # The journal lacks this one, which is too large for it, and has the next.
+        world.append(0, [b"l" * SMALL.journal_append_bytes_max])
+        await world.settle()
+        kept_offset = world.append(0, [b"last"])
+        await world.settle()
+        whole = world.disk.files()
+        world.abandon()
+        harmed = whole[path][: cut_at + 1]
+        damaged = await opened({**whole, path: harmed})
+        refused = damaged.store.refused[partition_id(0)]
+        assert isinstance(refused, CorruptLogError)
+        assert (refused.file, refused.position) == (path, cut_at)
+        assert f"offset {kept_offset}" in str(refused)
+        assert damaged.disk.files()[path] == harmed, "what is left can be mended"
+        damaged.abandon()
+        mended = await opened({**damaged.disk.files(), path: whole[path]})
+        assert await mended.read_all(0) == world.sent[partition_id(0)]
+        mended.abandon()
+        given_up = await opened({**damaged.disk.files(), path + ".lost": b""})
+        assert given_up.log().end_offset == cut_offset
+        assert path + ".lost" not in given_up.disk.files(), "it is given up once"
+        given_up.abandon()
 
     run(main())

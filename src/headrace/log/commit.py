@@ -203,12 +203,10 @@ class Committer:
         self._spawn(self._run_direct(log))
 
     async def _run_direct(self, log: PartitionLog) -> None:
-        try:
-            while log.durable_offset < log.covered_offset and log.broken is None:
-                if not await self.flush(log) and not await self.rest():
-                    return
-        finally:
-            self._direct.discard(log)
+        while log.durable_offset < log.covered_offset and log.broken is None:
+            if not await self.flush(log) and not await self.rest():
+                return  # the lane stays: the journal may take nothing behind what is not durable
+        self._direct.discard(log)
 
     async def flush(self, log: PartitionLog) -> bool:
         """Sync a log's segments up to its end. A failure breaks the log, which its listener is told.

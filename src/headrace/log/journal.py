@@ -48,8 +48,8 @@ _FILL_BYTES = 1024 * 1024
 _SEARCH_BYTES = 1024 * 1024
 _FILE_COUNT = 2
 _SUFFIX = ".journal"
-_LOST_SUFFIX = ".lost"
 
+LOST_SUFFIX = ".lost"
 RECORD_HEADER_BYTES = _RECORD_HEADER.size
 
 
@@ -122,6 +122,11 @@ class Journal:
         """Sequence of the last record."""
         return self._sequence
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether an operator gave up what a file held, so that records may be missing before others."""
+        return any(name.endswith(_SUFFIX + LOST_SUFFIX) for name in self._disk.list_directory(self.directory))
+
     # Start.
 
     def open(self) -> list[JournalRecord]:
@@ -157,7 +162,7 @@ class Journal:
         sizes = {_name_of(one): one.file.size() for one in self._files}
         for name, size in listed.items():
             path = f"{self.directory}/{name}"
-            if name not in sizes and not self._disk.exists(path + _LOST_SUFFIX):
+            if name not in sizes and not self._disk.exists(path + LOST_SUFFIX):
                 return _damage(path, 0, f"a file of {size} bytes" if size else "a file", "no file")
             if sizes.get(name, size) < size:
                 return _damage(path, sizes[name], f"a file of {size} bytes", f"{sizes[name]} bytes")
@@ -210,7 +215,7 @@ class Journal:
     def _put_lost_away(self) -> None:
         """What an operator gave up is given up once. The next file of that name would be missed again."""
         for name in self._disk.list_directory(self.directory):
-            if name.endswith(_SUFFIX + _LOST_SUFFIX):
+            if name.endswith(_SUFFIX + LOST_SUFFIX):
                 path = f"{self.directory}/{name}"
                 self._disk.rename(path, f"{path}-{self._generation}")
 
@@ -398,7 +403,7 @@ def _damage(path: str, position: int, expected: str, found: str) -> CorruptLogEr
         found=found,
         what="journal",
         advice="messages that were acknowledged before the last crash may be in this file alone; restore it from a "
-        f"backup, or {give_up} {path}{_LOST_SUFFIX} to start without them",
+        f"backup, or {give_up} {path}{LOST_SUFFIX} to start without them",
     )
 
 

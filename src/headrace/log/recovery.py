@@ -3,10 +3,12 @@
 After a clean stop the checkpoint says where the log ends, and no message is read. Otherwise everything above the
 recovery point is read again: the first batch there that does not check is where the crash tore the log, and it is cut
 there. Below the recovery point nothing is cut: what is wrong there was once right and synced, so it is damage, which is
-reported with file, position, expected and found (failure rows 16 and 17).
+reported with file, position, expected and found (failure rows 16 and 17). So is a log that ends before a record of the
+journal begins: the journal takes an append only once all before it is durable, so the missing part was not torn off.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.host.disk import Disk, File, parent_directory, read_file
@@ -16,12 +18,13 @@ from headrace.log.checkpoint import Checkpoint
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.index import SparseIndex
+from headrace.log.journal import LOST_SUFFIX, JournalRecord
 from headrace.log.listing import find_segments
 from headrace.log.partition_log import PartitionLog
 from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment, check_crc, segment_name
 from headrace.log.trash import Trash
 from headrace.log.walk import Places, headers, whole_header
-from headrace.model.batch import HEADER_SIZE
+from headrace.model.batch import HEADER_SIZE, read_header
 from headrace.model.errors import CorruptLogError
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
@@ -41,6 +44,8 @@ class Opening(NamedTuple):
     trash: Trash
     shutdown_id: str  # of the node's last clean stop; empty after a crash
     now_ms: int
+    # What the journal holds for each partition, in order. Empty where an operator has given up a part of the journal.
+    journal: Mapping[PartitionId, Sequence[JournalRecord]] = {}
 
 
 class Scanned(NamedTuple):
@@ -208,6 +213,7 @@ def _recover(
         raise problem
     if any(segment.base_offset in (point.segments or ()) for segment in torn):
         raise problem or _short(last, torn[0])
+    _check_journal_goes_on(opening, id, last, offset, point)
     was_torn = problem is not None or bool(torn)
     if was_torn:
         log.warning(
@@ -228,6 +234,31 @@ def _recover(
     partition_log.was_clean = False
     partition_log.bytes_since_checkpoint = partition_log.size_bytes if point.recovery_point == 0 else 1
     return partition_log
+
+
+def _check_journal_goes_on(opening: Opening, id: PartitionId, last: Segment, end: Offset, point: Checkpoint) -> None:
+    """Raise where the journal holds batches behind a gap. Nothing of the segment was cut yet, so it can be mended."""
+    given_up = last.path + LOST_SUFFIX
+    for record in opening.journal.get(id, ()):
+        position = 0
+        while record.sequence > point.journal_sequence and position < len(record.batches):
+            header = read_header(record.batches, position)
+            if header.base_offset > end:
+                if opening.disk.exists(given_up):
+                    # Given up once. The next loss is reported again.
+                    opening.disk.rename(given_up, f"{given_up}-{end}")
+                    return
+                raise CorruptLogError(
+                    file=last.path,
+                    position=last.size,
+                    expected=f"batches up to offset {header.base_offset}, from where the journal has them",
+                    found=f"the last whole one at offset {end}",
+                    what="content",
+                    advice="restore the file from a backup or a replica and restart the node, or make an empty file "
+                    f"{given_up} to open the partition without what is missing and all that was appended behind it",
+                )
+            end = max(end, Offset(header.base_offset + header.last_offset_delta + 1))
+            position += header.size
 
 
 def _short(segment: Segment, later: Segment) -> CorruptLogError:

@@ -10,7 +10,8 @@ Stop: every partition was flushed and checkpointed under a new shutdown id; void
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.host.clock import Clock
@@ -48,6 +49,7 @@ class Startup:
         self._clock = clock
         self._made = Made(disk, directory)
         self._shutdown_id = ""
+        self._journaled: Mapping[PartitionId, Sequence[JournalRecord]] = {}  # until it is replayed
 
     @property
     def trash(self) -> Trash:
@@ -77,6 +79,8 @@ class Startup:
         if not self._shutdown_id and (damage := self._journal.find_damage(was_used=len(self._made) > 0)) is not None:
             raise damage
         self._trash.empty()
+        if not self._journal.is_given_up:
+            self._journaled = _by_partition(records)
         opened = Opened({}, {})
         for id, config in partitions.items():
             self._try_open(id, config, opened)
@@ -87,6 +91,7 @@ class Startup:
                 log.warning("partition is not in the metadata; its files are kept", extra={"directory": self.path(id)})
                 self._try_open(id, TopicConfig(), opened)
         self._replay(records, opened)
+        self._journaled = {}
         self._begin_journal(opened)
         for id in [id for id in opened.logs if id not in partitions]:
             self._files.close_under(opened.logs.pop(id).directory)
@@ -115,7 +120,8 @@ class Startup:
 
     def open_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
         """Open a partition, or make it if it never was made."""
-        opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, self._clock.wall_ms())
+        now_ms = self._clock.wall_ms()
+        opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, now_ms, self._journaled)
         path, was_made = self.path(id), id in self._made
         if self._disk.exists(path):
             return open_log(id, path, config, opening, was_made=was_made)
@@ -178,7 +184,7 @@ class Startup:
         position = 0
         while position < len(view):
             header = read_header(view, position)
-            # Below the end: the segment has it. Above: what came before it was never durable, so neither was it.
+            # Below the end: the segment has it. Above: an operator has given up what came before it.
             if header.base_offset == partition_log.end_offset:
                 partition_log.append_stored(
                     header, view[position : position + header.size], now_ms=self._clock.wall_ms()
@@ -220,3 +226,10 @@ class Startup:
             write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
         self._journal.close()
         self._files.close_all()
+
+
+def _by_partition(records: Iterable[JournalRecord]) -> Mapping[PartitionId, Sequence[JournalRecord]]:
+    found: dict[PartitionId, list[JournalRecord]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return dict(found)
