@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from tests.cli.running import HEADRACE, RunningNode, clean_environment, running_node
 from tests.client.fake_node import Fault
 from tests.client.serving import serving_fake
+from tests.support.node import free_port
 from tests.support.wait import wait_until
 
 import headrace
@@ -243,9 +243,8 @@ def test_a_node_that_is_silent_does_not_keep_a_worker_that_was_told_to_stop_twic
 
 
 def test_a_worker_waits_for_a_node_that_is_not_up_yet(tmp_path: Path) -> None:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        address_text = f"127.0.0.1:{bound.getsockname()[1]}"
+    # Not one that the worker's own attempts to connect could be given, as the kernel's free ports are.
+    address_text = f"127.0.0.1:{free_port()}"
     shop = Shop(tmp_path, address_text)
     with shop.working("teashop:handle", "--queue", "tasks"):
         wait_until(lambda: "no node can be reached" in shop.said(), deadline_s=DEADLINE_S, what="the worker says so")

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ import pytest
 from tests.cli.running import RunningNode, clean_environment
 from tests.client.fake_node import fake_node
 from tests.client.serving import serving_fake
+from tests.support.node import free_port
 from tests.support.wait import wait_until
 
 import headrace
@@ -25,9 +25,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples")
 
 def free_address() -> str:
     """An address at which nothing listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{bound.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 # Names.

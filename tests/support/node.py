@@ -29,7 +29,9 @@ _PORTS = range(18_000, 32_000)
 
 def free_port() -> int:
     """A loopback port that nobody listens on."""
-    for port in random.sample(_PORTS, 100):
+    # From the system, since pytest-randomly seeds `random` alike for each test: a client that an earlier test left
+    # behind would find a node of this test at its port.
+    for port in random.SystemRandom().sample(_PORTS, 100):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
