@@ -119,6 +119,31 @@ def test_a_head_that_is_read_line_by_line_says_what_llhttp_says(line: bytes, hea
             assert said == _outcome(_reader(), block[: end + 4])
 
 
+@settings(max_examples=1000, deadline=None)
+@given(LINES, LINES, st.lists(HEADERS, max_size=3))
+def test_a_head_whose_headers_are_known_says_what_llhttp_says_behind_any_request_line(
+    first: bytes, line: bytes, headers: list[bytes]
+) -> None:
+    reader = _reader()
+    rest = b"\r\n".join([b"", b"Host: localhost", *headers, b"", b""])
+    _outcome(reader, first + rest)
+    block = line + rest
+    end = block.index(b"\r\n\r\n")
+    recalled = reader.recall(b"before" + block + b"behind", 6, 6 + end)
+    if recalled is not None:
+        assert recalled == _outcome(_reader(), block[: end + 4])
+
+
+def test_an_acknowledgement_is_recalled_though_its_receipt_is_new() -> None:
+    reader = _reader()
+    rest = b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    reader.read(b"POST /a" + rest)
+    block = b"POST /a?b=new" + rest
+    recalled = reader.recall(block, 0, len(block) - 4)
+    assert recalled is not None
+    assert recalled.target.query == "b=new"
+
+
 def test_a_signed_request_is_read_line_by_line_and_nothing_of_its_signature_is_kept() -> None:
     reader = _reader()
     opening = b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nAuthorization: "

@@ -6,7 +6,7 @@ from the shortest to the one that knows everything:
 
 - `trace`: it differs from an earlier one in words that always do, as that of every signed or traced request does, and
   is read by a stencil;
-- `recall`: all that stands behind its request line was seen before;
+- `recall`: all that stands behind its request line was seen before, and that line is plain;
 - `glance`: it is read line by line, what is new in it by an expression that takes less than llhttp does;
 - `read`: llhttp reads it.
 
@@ -58,6 +58,8 @@ _CUT_EVERY = 7
 _UNUSUAL = frozenset(
     {"transfer-encoding", "content-encoding", "expect", "origin", "referer", "sec-fetch-site", "sec-fetch-dest"}
 )
+# A request line that says all by itself. A receipt makes that of an acknowledgement a new one each time.
+_PLAIN_TARGET = re.compile(rb'(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) (/[!"$-~]*) HTTP/1\.1')
 # A line whose value is printable ASCII without blanks around it, as nearly all are.
 _PLAIN_LINE = re.compile(rb"(" + TOKEN + rb"): ?([!-~](?:[ -~]*[!-~])?)")
 _REMEMBERED_MAX = 512
@@ -108,8 +110,16 @@ class HeadReader:
         fields = self._fields.get(bytes(buffer[line_end : end + len(END)]))
         if fields is None:
             return None
-        target = self._targets.get(bytes(buffer[at:line_end]))
-        return None if target is None else Head(target, fields)
+        line = bytes(buffer[at:line_end])
+        target = self._targets.get(line)
+        if target is None:
+            match = _PLAIN_TARGET.fullmatch(line)
+            if match is None:
+                return None
+            target = self._read_target(line, match[1].decode(), match[2].decode(), 1)
+            if target.refusal is not None:
+                return None
+        return Head(target, fields)
 
     def glance(self, buffer: bytes | bytearray, at: int, end: int) -> Head | None:
         """The head between here and its empty line, if its request line is remembered and nothing in it is unusual."""

@@ -137,20 +137,40 @@ def _below(node: _Node, segment: str) -> _Node:
 
 
 def _walk(node: _Node, segments: list[str], at: int, values: list[str]) -> dict[str, tuple[Route, ...]] | None:
-    """The methods of the path from here on, and its values."""
-    if at == len(segments):
-        return node.methods or None
-    segment = segments[at]
-    below = node.literals.get(segment)
-    if below is not None and (methods := _walk(below, segments, at + 1, values)) is not None:
+    """The methods of the path from here on, and its values. Where there is none, values may be left behind."""
+    while at < len(segments):
+        segment = segments[at]
+        at += 1
+        below, placeholders = node.literals.get(segment), node.placeholders
+        if below is None and len(placeholders) == 1:
+            pattern, node = placeholders[0]
+            if pattern.fullmatch(segment) is None:
+                return None
+            values.append(segment)
+        elif below is not None and not placeholders:
+            node = below
+        else:
+            return _walk_each(below, placeholders, segments, at, values)
+    return node.methods or None
+
+
+def _walk_each(
+    literal: _Node | None,
+    placeholders: list[tuple[re.Pattern[str], _Node]],
+    segments: list[str],
+    at: int,
+    values: list[str],
+) -> dict[str, tuple[Route, ...]] | None:
+    """Try one way after the other, the literal's first."""
+    mark = len(values)
+    if literal is not None and (methods := _walk(literal, segments, at, values)) is not None:
         return methods
-    for pattern, below in node.placeholders:
-        if pattern.fullmatch(segment) is None:
+    for pattern, below in placeholders:
+        if pattern.fullmatch(segments[at - 1]) is None:
             continue
-        values.append(segment)
-        if (methods := _walk(below, segments, at + 1, values)) is not None:
+        values[mark:] = [segments[at - 1]]
+        if (methods := _walk(below, segments, at, values)) is not None:
             return methods
-        values.pop()
     return None
 
 
