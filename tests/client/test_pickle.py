@@ -16,6 +16,7 @@ ERRORS = [
     headrace.Retry(),
     headrace.Retry(timedelta(seconds=3)),
     headrace.Reject("no such tea"),
+    headrace.Reject(ValueError("no such tea")),
     headrace.TimedOutError("no answer"),
     headrace.UnreachableError("nobody there"),
     headrace.PartlySentError([Sent("0-1", 0, 1, False), headrace.QueueFullError("full")]),

@@ -233,6 +233,32 @@ def test_a_handler_may_choose_the_delay_or_reject_or_acknowledge_itself() -> Non
     work(handle, during, config={})
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (ZeroDivisionError("no cups"), "ZeroDivisionError: no cups"),
+        ("half a pair \ud800", "half a pair ?"),
+        (ValueError("\ud800" * 2_000), "ValueError: " + "?" * 1_012),
+    ],
+    ids=["an exception", "no UTF-8", "both, and long"],
+)
+def test_a_handler_rejects_for_the_exception_that_it_caught_and_for_any_text(reason: Any, said: str) -> None:
+    @headrace.worker("orders")
+    async def handle(message: headrace.AsyncMessage) -> None:
+        raise headrace.Reject(reason)
+
+    async def during(client: AsyncClient, node: FakeNode, stop: Stop) -> None:
+        await client.queue("orders").send("tea")
+        await until(lambda: node.queue("orders").rejected == {0: said})
+
+    work(handle, during, config={})
+
+
+def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
+    with pytest.raises(headrace.InvalidRequestError, match="the reason is b'cold'; give a text or an exception"):
+        headrace.Reject(b"cold")  # type: ignore[arg-type]
+
+
 def test_a_synchronous_handler_may_settle_its_message_from_its_thread() -> None:
     @headrace.worker("orders")
     def handle(message: headrace.Message) -> None:

@@ -173,6 +173,18 @@ def test_receives_are_counted_across_a_chain_of_dead_letter_queues_and_anew_afte
     assert queue.receive_one()["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
+def test_a_queue_may_be_its_own_dead_letter_queue(make: Make) -> None:
+    queue = make(VisibilityTimeout="0")
+    queue.client.set_queue_attributes(QueueUrl=queue.url, Attributes={"RedrivePolicy": queue.redrive_policy(2)})
+    queue.send("x")
+    received = [queue.receive_one()["Attributes"] for _ in range(5)]
+    assert [attributes["ApproximateReceiveCount"] for attributes in received] == ["1", "2", "3", "4", "5"]
+    sources = [attributes.get("DeadLetterQueueSourceArn") for attributes in received]
+    assert sources == [None, None, queue.arn, queue.arn, queue.arn]
+    listed = queue.client.list_dead_letter_source_queues(QueueUrl=queue.url)["queueUrls"]
+    assert listed == [queue.url]
+
+
 def test_a_lowered_maximum_counts_the_receives_of_before(make: Make) -> None:
     dead = make("-dead")
     queue = make(VisibilityTimeout="0", RedrivePolicy=dead.redrive_policy(10))

@@ -3,6 +3,7 @@
 Those of Spark are followed in tests/spark/test_documents.py, where there is a session for them.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,15 @@ from tests.support.document import PAGES, ROOT, blocks_of, indented_blocks, read
 
 SPARK_PAGES = {"README.md", "docs/spark.md", "docs/pipelines.md"}
 NOT_RUN_MAX = 12
+# `orders` is the topic of all examples and `tasks` their queue, so that a reader can follow one after the other.
+TOPIC_AS_QUEUE = re.compile(
+    r"(queues/|--queue[ =]|headrace (send|receive) |queue\([\"']|worker\([\"']|QueueName=[\"']"
+    r"|queue (create|update|describe|browse|explain|purge|delete|redrive|readers) )orders\b"
+)
+QUEUE_AS_TOPIC = re.compile(
+    r"(--topics?[ =]|headrace (produce|consume) |topic (create|describe|alter|delete) |-t |subscribe[\"'], [\"'])"
+    r"tasks\b"
+)
 
 
 def name_of(page: Path) -> str:
@@ -42,3 +52,9 @@ def test_few_blocks_are_not_run_and_each_says_why() -> None:
 
 def test_the_pages_that_are_followed_with_spark_are_there() -> None:
     assert {name_of(page) for page in PAGES} >= SPARK_PAGES
+
+
+@pytest.mark.parametrize("pattern", [TOPIC_AS_QUEUE, QUEUE_AS_TOPIC], ids=["orders is a topic", "tasks is a queue"])
+def test_examples_have_one_name_for_queues_and_another_for_streams(pattern: re.Pattern[str]) -> None:
+    texts = [*PAGES, *(ROOT / "src").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    assert [f"{name_of(text)}: {found[0]}" for text in texts for found in pattern.finditer(text.read_text())] == []

@@ -146,6 +146,15 @@ def test_a_rejected_message_dies_with_its_reason_and_a_restart_remembers_it() ->
     assert script.receive() == []
 
 
+def test_a_message_that_is_rejected_without_a_reason_does_not_die_of_its_attempts() -> None:
+    script = Script()
+    script.send(count=1)
+    script.receive()
+    script.fold.reject(0, "", now=script.now)
+    script.restart()
+    assert [dying.reason for dying in script.fold.dying(10)] == ["rejected"]
+
+
 def test_attempts_survive_a_restart() -> None:
     script = Script(QueueConfig(max_deliveries=3))
     script.send(count=1)

@@ -41,6 +41,27 @@ def test_a_body_arrives_with_a_length_and_in_chunks(server: Server) -> None:
     client.close()
 
 
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (("Content-Length: \t3 \t ",), b"abc"),
+        (("Transfer-Encoding: chunked  ",), b"3\r\nabc\r\n0\r\n\r\n"),
+        (("Content-Length: 3", "Content-Encoding: identity ", "Expect: 100-continue\t"), b"abc"),
+    ],
+    ids=["length", "chunked", "other headers"],
+)
+def test_blanks_around_the_value_of_a_header_are_no_part_of_it(
+    server: Server, headers: tuple[str, ...], body: bytes
+) -> None:
+    with Client(server) as client:
+        client.send(get("/echo", "X-Request-Id: \tseven \t", *headers, method="POST") + body)
+        answer = client.answer()
+        while answer.status == 100:
+            answer = client.answer()
+        assert (answer.status, answer.body) == (200, b"abc")
+        assert answer.headers["x-request-id"] == "seven"
+
+
 def test_chunks_arrive_a_byte_at_a_time_with_extensions_and_trailers(server: Server) -> None:
     raw = get("/echo", "Transfer-Encoding: chunked", method="POST")
     raw += b'3;name="value"\r\nabc\r\nA\r\n0123456789\r\n0\r\nDigest: none\r\n\r\n' + get()

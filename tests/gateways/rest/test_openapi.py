@@ -88,7 +88,7 @@ def test_messages_are_described_as_they_come_back_in_messagepack() -> None:
     door.queues.messages = [
         Received("0-7", b"\xff", b"k", (("a", b"b"),), 5, None, 1, 2, 3, "r7", 30_500, 0, 7),
     ]
-    for name, path in (("receive", "/queues/orders/messages"), ("browse_queue", "/queues/orders/browse")):
+    for name, path in (("receive", "/queues/tasks/messages"), ("browse_queue", "/queues/orders/browse")):
         content = _operation(name)["responses"]["200"]["content"]
         assert set(content) == {"application/json", "application/msgpack"}
         entries = _shape(content["application/msgpack"])["properties"]["messages"]["items"]
@@ -135,7 +135,7 @@ def test_every_setting_of_a_queue_says_what_it_means() -> None:
 
 def test_the_examples_of_the_page_are_for_the_node_that_was_asked() -> None:
     page = Door().ask("GET", "/docs", host="queue.internal:9000").body.decode()
-    assert "queue.internal:9000/queues/orders/messages" in page
+    assert "queue.internal:9000/queues/tasks/messages" in page
     assert "localhost:8080" not in page
     assert "<b>" not in Door().ask("GET", "/docs", host="<b>x").body.decode().partition("<nav>")[0]
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from headrace.gateways.http.message import RefusedError
 from headrace.gateways.sqs.errors import KINDS, kind_of, to_sqs
 from headrace.model import errors
 from headrace.model.errors import HeadraceError, NotLeaderError
+from headrace.model.queue import Queue
 from headrace.security.sigv4 import Failure, SignatureRefusedError
 from headrace.wire.sqs.error import QUEUE_DOES_NOT_EXIST, UNAVAILABLE
 
@@ -101,6 +103,33 @@ def test_a_topic_that_is_not_a_queue_is_told_with_the_command_that_converts_it()
         "The specified queue does not exist. There is a Kafka topic named clicks; the command "
         "`headrace queue create clicks` converts it to a queue."
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter"),
+    [
+        ("StartMessageMoveTask", "SourceArn"),
+        ("ListMessageMoveTasks", "SourceArn"),
+        ("SetQueueAttributes", "RedrivePolicy"),
+    ],
+)
+def test_an_arn_of_a_topic_that_is_not_a_queue_is_told_with_the_command_that_converts_it(
+    operation: str, parameter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    door, arn = Door(), "arn:aws:sqs:us-east-1:000000000000:clicks"
+    url = door.call("CreateQueue", QueueName="tasks")["QueueUrl"]
+    find = door.queues.find
+
+    def find_queue(name: str) -> Queue:
+        if name == "clicks":
+            raise errors.NotAQueueError.of(name)
+        return find(name)
+
+    monkeypatch.setattr(door.queues, "find", find_queue)
+    policy = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})}
+    given = {"SourceArn": arn} if parameter == "SourceArn" else {"QueueUrl": url, "Attributes": policy}
+    with pytest.raises(Refused, match=r"exist\. There is a Kafka topic named clicks; .*`headrace queue create clicks`"):
+        door.call(operation, **given)
 
 
 def test_a_topic_that_holds_records_is_not_converted_by_creating_a_queue() -> None:

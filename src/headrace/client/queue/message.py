@@ -39,11 +39,14 @@ class Retry(Exception):  # noqa: N818 - an instruction to headrace, not an error
 
 
 class Reject(Exception):  # noqa: N818 - an instruction to headrace, not an error of its own
-    """Raised by a handler: no further attempt can help; the message goes to the dead-letter queue with this reason."""
+    """Raised by a handler: no further attempt can help; the message goes to the dead-letter queue with this reason.
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    The reason is a text, or the exception that says why.
+    """
+
+    def __init__(self, reason: str | BaseException) -> None:
+        self.reason = _reason_of(reason)
+        super().__init__(self.reason)
 
 
 class Acknowledger(Protocol):
@@ -272,6 +275,15 @@ class AsyncMessage(MessageData):
         # The block's own error is the one to be seen.
         _LOGGER.warning("message not released", extra={"message_id": self.id, "reason": str(failed)})
         return _ends_here(error)
+
+
+def _reason_of(reason: object) -> str:
+    """The reason as a text. Characters that UTF-8 cannot encode are replaced: they are no reason to keep trying."""
+    if isinstance(reason, BaseException):
+        return _described(reason)
+    if not isinstance(reason, str):
+        raise InvalidRequestError(f"the reason is {reason!r}; give a text or an exception")
+    return reason[:_REASON_LENGTH_MAX].encode("utf-8", "replace").decode()
 
 
 def _described(error: BaseException) -> str:

@@ -73,6 +73,8 @@ from headrace.model.queue import LEASE_MS_MAX, QueueConfig
 
 # Messages that one entry of retention may drop from between others, so that nobody waits long for it.
 EXPIRED_MAX = 10_000
+# The reason of a rejection that gives none.
+_REJECTED = "rejected"
 
 OpType = TypeVar("OpType", bound=Op)
 
@@ -296,7 +298,8 @@ class QueueFold(QueueState):
 
     def reject(self, offset: int, reason: str, *, now: Instant) -> Rejected:
         """End a lease for good: a dead letter, whatever attempts are left."""
-        return self._applied(Rejected(offset, reason, self._moment(now, (offset,))))
+        # An empty reason is that of a message whose attempts are used up.
+        return self._applied(Rejected(offset, reason or _REJECTED, self._moment(now, (offset,))))
 
     # The end of messages.
 

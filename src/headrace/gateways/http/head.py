@@ -116,7 +116,8 @@ def read_headers(block: bytes, *, count_max: int) -> dict[str, str]:
         raise RefusedError(431, "head_too_large", f"more than {count_max} headers; send fewer")
     headers: dict[str, str] = {}
     for raw_name, raw_value in collected:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        # llhttp strips the blanks in front of a value and leaves those behind it (RFC 9112 section 5.1).
+        name, value = raw_name.decode("latin-1").lower(), raw_value.rstrip(b" \t").decode("latin-1")
         if name not in headers:
             headers[name] = value
         elif name in _ONCE:

@@ -32,9 +32,9 @@ nav ul { margin: .2rem 0; padding-left: 1.2rem } a { color: #0b5fa5 }
 """
 DEFAULT_ADDRESS = "localhost:8080"
 _ADDRESS = "ADDRESS"
-_BEGINNING = """curl --json '{"message": "hello", "priority": 5, "delay": 10}' ADDRESS/queues/orders/messages
-curl 'ADDRESS/queues/orders/messages?batch_size=10&wait=20'
-curl -X DELETE ADDRESS/queues/orders/messages/RECEIPT_HANDLE"""
+_BEGINNING = """curl --json '{"message": "hello", "priority": 5, "delay": 10}' ADDRESS/queues/tasks/messages
+curl 'ADDRESS/queues/tasks/messages?batch_size=10&wait=20'
+curl -X DELETE ADDRESS/queues/tasks/messages/RECEIPT_HANDLE"""
 _FORMS = (
     "The first send makes the queue. A message that was received is yours for its lease; take its receipt_handle to "
     "acknowledge it, or it is handed out again. Bodies are JSON; where application/msgpack is named, Content-Type and "

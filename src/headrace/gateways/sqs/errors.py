@@ -143,6 +143,16 @@ def to_sqs(error: BaseException) -> SqsError:
     return SqsError(sqs.INTERNAL, _WORDS[sqs.INTERNAL])
 
 
+def with_topic(message: str, error: errors.UnknownQueueError) -> str:
+    """A sentence about a queue that does not exist, and how to convert the topic that has its name, if there is one."""
+    if not isinstance(error, errors.NotAQueueError):
+        return message
+    return (
+        f"{message} There is a Kafka topic named {error.topic}; the command `headrace queue create {error.topic}` "
+        "converts it to a queue."
+    )
+
+
 def _said(error: errors.HeadraceError, kind: ErrorKind) -> str:
     match error:
         case errors.BatchTooLargeError():
@@ -155,10 +165,7 @@ def _said(error: errors.HeadraceError, kind: ErrorKind) -> str:
                 "time."
             )
         case errors.NotAQueueError():
-            return (
-                f"{NO_QUEUE} There is a Kafka topic named {error.topic}; the command `headrace queue create "
-                f"{error.topic}` converts it to a queue."
-            )
+            return with_topic(NO_QUEUE, error)
         case errors.TopicHasRecordsError():
             return (
                 "The queue cannot be created: there is a Kafka topic of this name that holds records. The command "

@@ -5,7 +5,7 @@ from base64 import b64decode, urlsafe_b64encode
 import msgspec
 
 from headrace.broker.queue.port import NO_SOURCE, Queues, Redrive, RedriveState
-from headrace.gateways.sqs.errors import code_of
+from headrace.gateways.sqs.errors import code_of, with_topic
 from headrace.gateways.sqs.pending import Caller
 from headrace.gateways.sqs.place import Places, name_of_arn
 from headrace.model.errors import UnknownQueueError, UnknownRedriveError
@@ -43,8 +43,9 @@ def _failure_of(code: str | None) -> str:
     return _NO_SOURCE if code == NO_SOURCE else code_of(code)
 
 
-def _no_resource(parameter: str) -> SqsError:
-    return SqsError(RESOURCE_NOT_FOUND, f"The resource that you specified for the {parameter} parameter doesn't exist.")
+def _no_resource(parameter: str, error: UnknownQueueError) -> SqsError:
+    message = f"The resource that you specified for the {parameter} parameter doesn't exist."
+    return SqsError(RESOURCE_NOT_FOUND, with_topic(message, error))
 
 
 class Moving:
@@ -57,8 +58,8 @@ class Moving:
     def _source(self, arn: str) -> Queue:
         try:
             return self._queues.find(name_of_arn(arn, "SourceArn"))
-        except UnknownQueueError:
-            raise _no_resource("SourceArn") from None
+        except UnknownQueueError as error:
+            raise _no_resource("SourceArn", error) from None
 
     async def start_message_move_task(self, request: StartMessageMoveTask, caller: Caller) -> Answer:
         source, target = self._source(request.source_arn), None
@@ -76,8 +77,8 @@ class Moving:
     def _target(self, arn: str, source: Queue) -> str:
         try:
             target = self._queues.find(name_of_arn(arn, "DestinationArn"))
-        except UnknownQueueError:
-            raise _no_resource("DestinationArn") from None
+        except UnknownQueueError as error:
+            raise _no_resource("DestinationArn", error) from None
         if target.name == source.name:
             raise SqsError(INVALID_VALUE, "Source queue arn and destination queue arn cannot be the same.")
         if target.config.ordered != source.config.ordered:
@@ -88,8 +89,8 @@ class Moving:
         handle = _from_text(request.task_handle)
         try:
             redrive = await self._queues.cancel_redrive(handle.source, handle.id)
-        except UnknownQueueError:
-            raise _no_resource("SourceArn") from None
+        except UnknownQueueError as error:
+            raise _no_resource("SourceArn", error) from None
         except UnknownRedriveError:
             raise SqsError(RESOURCE_NOT_FOUND, "Task does not exist.") from None
         return CancelledMove(approximate_number_of_messages_moved=redrive.moved)

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.broker.queue.port import Queues
 from headrace.gateways.sqs.config import SqsConfig
+from headrace.gateways.sqs.errors import with_topic
 from headrace.gateways.sqs.pending import Caller
 from headrace.gateways.sqs.place import Places, name_of_url
 from headrace.gateways.sqs.policy import parse_redrive_allow_policy, parse_redrive_policy
@@ -148,9 +149,10 @@ class Administration:
         def refuse(reason: str) -> SqsError:
             return invalid_value(attributes["RedrivePolicy"], "RedrivePolicy", reason)
 
-        target = self._find(policy.target)
-        if target is None:
-            raise refuse("Dead letter target does not exist.")
+        try:
+            target = self._queues.find(policy.target)
+        except UnknownQueueError as error:
+            raise refuse(with_topic("Dead letter target does not exist.", error)) from None
         if target.config.ordered != is_fifo:
             raise refuse("Dead-letter queue must be same type of queue as the source.")
         allowed = parse_redrive_allow_policy(stored_attributes(target).get("RedriveAllowPolicy", "")).sources

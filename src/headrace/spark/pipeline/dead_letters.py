@@ -1,7 +1,7 @@
 """The pipeline `dead-letters`: what died, of what, since when; and back with those that a condition chooses.
 
-    headrace pipeline run dead-letters --queue orders-dead --report dead.html
-    headrace pipeline run dead-letters --queue orders-dead --redrive "reason = 'timeout' and age < interval 1 day" --yes
+    headrace pipeline run dead-letters --queue tasks-dead --report dead.html
+    headrace pipeline run dead-letters --queue tasks-dead --redrive "reason = 'timeout' and age < interval 1 day" --yes
 
 Each dead letter is a row with the columns of `COLUMNS`, which the condition of a redrive may speak of. Reasons are
 grouped by their kind: what differs from message to message (numbers, ids) is shown as `#`.
