@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.compat.sqs import connect
 from tests.support.node import NodeProcess, running
 from tests.support.wait import wait_until
+from typer.testing import CliRunner
 
 from headrace import Client, HeadraceError
+from headrace.cli.main import app
 
 SETTINGS = {
     "topics.partitions_max": 4,
@@ -30,6 +34,13 @@ def kafka_error(call: object) -> KafkaError:
         call.result(30)  # type: ignore[attr-defined]
     error: KafkaError = caught.value.args[0]
     return error
+
+
+def fill(node: NodeProcess) -> None:
+    """Make queues until the node has no room for another."""
+    with Client(node.http) as client:
+        for number in range(SETTINGS["topics.node_partitions_max"]):
+            client.queue(f"filler-{number}").create(partitions=1)
 
 
 def test_no_door_makes_more_partitions_than_are_allowed(node: NodeProcess) -> None:
@@ -77,15 +88,21 @@ def test_no_door_makes_more_partitions_than_are_allowed(node: NodeProcess) -> No
 
 def test_a_producer_of_a_topic_that_may_not_be_made_hears_of_it(node: NodeProcess) -> None:
     admin = AdminClient({"bootstrap.servers": node.server, "log_level": 0})
-    with Client(node.http) as client:
-        for number in range(10):
-            try:
-                client.queue(f"filler-{number}").create()
-            except HeadraceError:
-                break
+    fill(node)
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": node.server, "message.timeout.ms": 2_000, "log_level": 0})
     producer.produce("unmade", b"x", on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(30) == 0
     assert errors[0] is not None
     assert "unmade" not in admin.list_topics(timeout=30).topics
+
+
+def test_sqs_and_the_command_line_name_the_limit(node: NodeProcess) -> None:
+    fill(node)
+    sqs = connect(node)
+    with pytest.raises(ClientError, match="as many queues and topics as the configuration allows") as refused:
+        sqs.create_queue(QueueName="unmade")
+    assert refused.value.response["Error"]["Code"] == "OverLimit"
+    result = CliRunner().invoke(app, ["produce", "unmade", "-b", node.server], input="x\n")
+    assert result.exit_code == 1
+    assert "topics.node_partitions_max" in result.stderr

@@ -208,3 +208,22 @@ def test_a_node_does_not_begin_anew_over_messages_without_metadata(image: Image,
     finally:
         node.clean_up()
     assert "its metadata.sqlite is missing; restore that file" in node.log_text()
+
+
+def test_a_partition_whose_folder_goes_while_the_node_runs_is_told_in_health_and_log(
+    image: Image, tmp_path: Path
+) -> None:
+    data = copied(image, tmp_path)
+    with running(data, settings=SETTINGS) as node:
+        shutil.rmtree(partition_directory(data))
+        producer = Producer({"bootstrap.servers": node.server, "message.timeout.ms": 1000, "log_level": 0})
+        for _ in range(4):  # more than a segment takes
+            producer.produce(TOPIC, b"x" * 8192)
+            producer.flush(30)
+        status, said = health(node)
+        (warning,) = json.loads(said)["warnings"]
+        assert status == 200
+        assert warning["code"] == "partition_not_written"
+        assert f"{TOPIC}-0" in warning["detail"]
+        assert "No such file or directory" in warning["detail"]
+        node.wait_said("a partition's files cannot be written")

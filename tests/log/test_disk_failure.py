@@ -388,7 +388,9 @@ def test_a_roll_that_fails_leaves_the_log_going_on_in_a_later_one(
         world.disk.fail(operation, error=number, path_part=".log")  # type: ignore[arg-type]
         with pytest.raises(kind):
             world.append(0, [b"y" * 1400])
+        assert isinstance(world.log().write_error, DiskFailedError) is (kind is DiskFailedError)
         assert world.append(0, [b"y" * 1400]) == 2
+        assert world.log().write_error is None
         await world.settle()
         assert len(world.log().segments) == 2
         await check_promises(world)

@@ -59,19 +59,29 @@ def why_offline(logs: LogStore, id: PartitionId) -> str:
     return str(broken or logs.refused.get(id))
 
 
-def warnings(clock: NodeClock) -> list[Reason]:
-    """What an operator should look at, though the node serves all it holds."""
-    state = clock.state()
-    if state.jump_ahead_ms is None:
-        return []
-    return [
+def warnings(*, clock: NodeClock, broker: Broker, logs: LogStore) -> list[Reason]:
+    """What an operator should look at, though it is no reason to take the node out of service."""
+    found = [
+        # No reason against the node: without new sends it could not find out that the disk is repaired.
         Reason(
-            "clock_jumped",
-            f"the wall clock has jumped by {state.jump_ahead_ms} ms and is not believed, so retention by age goes on "
-            "by steady time; set the clock right, or confirm it (headrace clock confirm). It is believed by itself in "
-            f"{state.believed_in_ms} ms, unless it jumps again",
+            "partition_not_written",
+            f"the last write to {partition_name(broker, id)} failed ({log.write_error}); sends to it are refused until "
+            "a write succeeds",
         )
+        for id, log in logs.logs.items()
+        if log.write_error is not None and log.broken is None and not log.is_deleted
     ]
+    state = clock.state()
+    if state.jump_ahead_ms is not None:
+        found.append(
+            Reason(
+                "clock_jumped",
+                f"the wall clock has jumped by {state.jump_ahead_ms} ms and is not believed, so retention by age goes "
+                "on by steady time; set the clock right, or confirm it (headrace clock confirm). It is believed by "
+                f"itself in {state.believed_in_ms} ms, unless it jumps again",
+            )
+        )
+    return found
 
 
 async def unready(*, is_started: bool, is_stopping: bool, store: Store, key: str) -> list[Reason]:

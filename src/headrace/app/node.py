@@ -311,7 +311,7 @@ class Node:
             about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
             health=lambda: health.reasons(broker=broker, logs=self.logs, lag=self.lag),
             metrics=metrics.render,
-            warnings=lambda: health.warnings(self.clock),
+            warnings=lambda: health.warnings(clock=self.clock, broker=broker, logs=self.logs),
             unready=lambda: health.unready(
                 is_started=self.is_started,
                 is_stopping=self.is_stopping,

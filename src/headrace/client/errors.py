@@ -111,7 +111,11 @@ _BY_CODE: dict[int, tuple[type[HeadraceError], str]] = {
     32: (InvalidTimestampError, "the topic does not allow this timestamp"),
     35: (UnsupportedError, "the broker does not speak this version"),
     36: (TopicExistsError, "the topic exists already"),
-    37: (InvalidPartitionsError, "this number of partitions cannot be"),
+    37: (
+        InvalidPartitionsError,
+        "the node does not allow this number of partitions; its topics.partitions_max and topics.node_partitions_max "
+        "are the limits",
+    ),
     38: (InvalidReplicationError, "there are fewer nodes than replicas asked for"),
     39: (InvalidReplicationError, "this assignment of replicas cannot be"),
     40: (InvalidConfigError, "this configuration cannot be"),

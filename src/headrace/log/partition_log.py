@@ -110,6 +110,7 @@ class PartitionLog:
         self.bytes_since_checkpoint = 0
         self.broken: Exception | None = None
         self.checkpoint_error = OSError("no checkpoint has failed")  # the last one's, where it has
+        self.write_error: DiskFailedError | None = None  # of the last write or new segment, where the disk refused it
         self.is_deleted = False
         # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
@@ -290,7 +291,20 @@ class PartitionLog:
                 if is_owed and self.files.space.ballast.make_room():
                     continue
                 raise
+            except DiskFailedError as error:
+                self._note_write_error(error)
+                raise
+            self.write_error = None
             return
+
+    def _note_write_error(self, error: DiskFailedError) -> None:
+        """Remember an error that stored nothing and broke nothing, until the files can be written again."""
+        if self.write_error is None:
+            _logger.error(
+                "a partition's files cannot be written; its sends are refused",
+                extra={"directory": self.directory, "error": str(error)},
+            )
+        self.write_error = error
 
     def roll(self, *, now_ms: int, is_owed: bool = False) -> Segment:
         """Begin a new segment at the end."""
@@ -305,7 +319,11 @@ class PartitionLog:
             else:
                 self._create(segment)
         except OSError as error:
-            raise disk_error.refusal(error, segment.path, "created") from error
+            refusal = disk_error.refusal(error, segment.path, "created")
+            if isinstance(refusal, DiskFailedError):
+                self._note_write_error(refusal)
+            raise refusal from error
+        self.write_error = None
         self._directory_is_synced = False
         self._list.add(segment)
         return segment

@@ -138,3 +138,11 @@ def test_a_topic_that_holds_records_is_not_converted_by_creating_a_queue() -> No
     with pytest.raises(Refused, match="a Kafka topic of this name that holds records") as refused:
         door.call("CreateQueue", QueueName="clicks")
     assert refused.value.code == "QueueAlreadyExists"
+
+
+def test_a_queue_beyond_the_nodes_limits_is_told_so_and_not_that_a_parameter_is_wrong() -> None:
+    door = Door()
+    door.queues.create_errors = [errors.InvalidPartitionsError("this node has 10 partitions and may have 10")]
+    with pytest.raises(Refused, match="as many queues and topics as the configuration allows") as refused:
+        door.call("CreateQueue", QueueName="clicks")
+    assert refused.value.code == "OverLimit"

@@ -13,7 +13,8 @@ KINDS: Mapping[type[errors.HeadraceError], ErrorKind] = {
     errors.InvalidRequestError: sqs.INVALID_VALUE,
     errors.InvalidNameError: sqs.INVALID_VALUE,
     errors.InvalidConfigError: sqs.INVALID_ATTRIBUTE_VALUE,
-    errors.InvalidPartitionsError: sqs.INVALID_VALUE,
+    # A queue's partitions are never named in SQS, so only the node's limits can refuse them.
+    errors.InvalidPartitionsError: sqs.OVER_LIMIT,
     errors.InvalidReplicationError: sqs.INVALID_VALUE,
     errors.InvalidTimestampError: sqs.INVALID_VALUE,
     errors.CorruptBatchError: sqs.INVALID_VALUE,
@@ -157,6 +158,8 @@ def _said(error: errors.HeadraceError, kind: ErrorKind) -> str:
     match error:
         case errors.BatchTooLargeError():
             return "One or more parameters are invalid. Reason: Message is longer than this queue allows."
+        case errors.InvalidPartitionsError():
+            return "The queue cannot be created: there are as many queues and topics as the configuration allows."
         case errors.InvalidNameError():
             return "The queue name is reserved. Choose another name."
         case errors.RedriveRunningError():
