@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.spark.pipeline_run import make_run
 from tests.spark.source_data import create, produce, read, send, transact
 from tests.support.node import NodeProcess
@@ -18,6 +19,7 @@ from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing, TopicPartition
 from headrace.spark.errors import OptionError
 from headrace.spark.pipeline.audit import AuditOptions, run
+from headrace.spark.pipeline.audit_live import FollowingProcessor
 from headrace.spark.pipeline.audit_number import DOUBLED, LOST, OUT_OF_ORDER
 
 DEADLINE_S = 200
@@ -72,6 +74,8 @@ def wait_told(node: NodeProcess, alerts: str, expected: set[Told]) -> None:
 def test_findings_are_written_once_as_they_occur_also_over_a_restart(
     spark: SparkSession, node: NodeProcess, topic: str, tmp_path: Path
 ) -> None:
+    # As a rollup in the same session leaves it.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     alerts = f"{topic}-alerts"
     create(node, topic)
     create(node, alerts)
@@ -119,3 +123,50 @@ def test_findings_are_written_once_as_they_occur_also_over_a_restart(
 def test_options_that_cannot_be_are_refused_before_a_session(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(OptionError, match=sentence):
         AuditOptions(server="127.0.0.1:9092", topics=("a",), **options)  # type: ignore[arg-type]
+
+
+SCOPE = ("orders", "number", "all")
+
+
+class Unwrapped(FollowingProcessor):
+    """`TwsTester` puts a key of several columns into a tuple of its own, which Spark does not."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        return super().handleInputRows(key[0], rows, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        return super().handleExpiredTimer(key[0], timerValues, expiredTimerInfo)
+
+
+def following(*, patience_ms: int) -> TwsTester:
+    return TwsTester(Unwrapped(patience_ms), timeMode="ProcessingTime")
+
+
+def row(offset: int, number: int) -> Row:
+    return Row(partition=0, offset=offset, endOffset=offset, first=number, last=number, isGapless=True, wrapsAt=None)
+
+
+def lost(rows: Iterable[Row]) -> list[int]:
+    return [one["firstOffset"] for one in rows if one["fault"] == LOST]
+
+
+def test_gaps_of_different_ages_are_each_given_up_in_time() -> None:
+    tester = following(patience_ms=1000)
+    tester.test(SCOPE, [row(0, 1)])
+    tester.setProcessingTime(10)
+    tester.test(SCOPE, [row(1, 3)])
+    tester.setProcessingTime(510)
+    tester.test(SCOPE, [row(2, 5)])
+    assert lost(tester.setProcessingTime(1009)) == []
+    assert lost(tester.setProcessingTime(1010)) == [1]
+    assert lost(tester.setProcessingTime(1509)) == []
+    assert lost(tester.setProcessingTime(1510)) == [2]
+
+
+def test_a_gap_is_given_up_although_an_earlier_one_was_filled() -> None:
+    tester = following(patience_ms=1000)
+    tester.test(SCOPE, [row(0, 1), row(1, 3)])
+    tester.setProcessingTime(900)
+    tester.test(SCOPE, [row(2, 2), row(3, 6)])
+    assert lost(tester.setProcessingTime(1100)) == []
+    assert lost(tester.setProcessingTime(1900)) == [3]
