@@ -168,20 +168,14 @@ def test_where_nobody_can_be_asked_about_a_queue_is_said_before_any_task_runs(
     assert BatchReader(StructType([StructField("id", StringType())]), given()).partitions() == []
 
 
-def test_a_topic_that_is_no_queue_has_no_state_of_its_messages(node: NodeProcess, client: Client, topic: str) -> None:
+def test_a_topic_is_not_read_as_a_queue_wherever_http_is(spark: SparkSession, node: NodeProcess, topic: str) -> None:
     create(node, topic)
-    options = read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": node.http})
-    with pytest.raises(UnknownQueueError, match="or if it is a topic, say subscribe instead of queue"):
-        BatchReader(StructType([StructField("state", StringType())]), options).partitions()
-
-
-def test_a_topic_is_not_read_as_a_queue(spark: SparkSession, node: NodeProcess, topic: str) -> None:
-    create(node, topic)
-    said = f"or if it is a topic, say subscribe instead of queue (asked at {node.http}, the option http)"
-    assert refusal(lambda: read(spark, node, queue=topic, http=node.http).count()).endswith(said)
-    options = read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": node.http})
-    with pytest.raises(UnknownQueueError):
-        StreamReader(StructType([]), options).initialOffset()
+    said = f"{topic} is a topic and not a queue; say subscribe instead of queue, or convert it with"
+    for http in (node.http, f"127.0.0.1:{free_port()}"):
+        assert refusal(lambda http=http: read(spark, node, queue=topic, http=http).count()).startswith(said)  # type: ignore[misc]
+        options = read_options({"kafka.bootstrap.servers": node.server, "queue": topic, "http": http})
+        with pytest.raises(UnknownQueueError, match=said):
+            StreamReader(StructType([]), options).initialOffset()
 
 
 def test_a_queue_that_there_is_not_fails_with_one_sentence(spark: SparkSession, node: NodeProcess, topic: str) -> None:

@@ -6,7 +6,7 @@ from zlib import crc32
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.topic_sink import create_topic, refusal, write
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, free_port
 from tests.support.wait import wait_until
 
 from headrace.client.queue.sync import Client, Message
@@ -89,7 +89,7 @@ def test_a_topic_is_not_made_a_queue_by_a_write(
 ) -> None:
     create_topic(node, topic)
     df = spark.sql("SELECT 'x' AS value")
-    said = refusal(lambda: write(df, node, queue=topic, http=node.http))
+    said = refusal(lambda: write(df, node, queue=topic, http=f"127.0.0.1:{free_port()}"))
     assert said.startswith(f"{topic} is a topic and not a queue; write to it by the option topic")
     said = refusal(lambda: write(df, node, queue=f"{topic}-new", http="127.0.0.1:1"))
     assert said.startswith(f"there is no queue {topic}-new, and it could not be made at 127.0.0.1:1")

@@ -105,6 +105,14 @@ class Link:
         entries = self._loop.run(self._admin.describe_config(topic))
         return next((entry.value for entry in entries if entry.name == name), None)
 
+    def is_queue(self, topic: str) -> bool | None:
+        """Whether a topic is a queue; None where there is no such topic, or its broker does not say."""
+        try:
+            said = self.topic_setting(topic, "headrace.queue")
+        except UnknownTopicError:
+            return None
+        return None if said is None else said == "true"
+
     # Offsets.
 
     def start_offsets(self, ats: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -27,6 +27,7 @@ from headrace.model.errors import (
     UnknownTopicIdError,
 )
 from headrace.model.ids import NO_EPOCH, Epoch, NodeId, Offset, PartitionId
+from headrace.model.queue import Queue
 from headrace.model.topic import Topic
 from headrace.model.topic_setting import parse_config
 from headrace.wire.crc import crc32c
@@ -127,6 +128,7 @@ class FakeCatalog:
         self.revision = 1
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
+        self.queues: dict[str, Queue] = {}
 
     def put(self, topic: Topic) -> None:
         self.topics[topic.name] = self.topics_by_id[topic.id] = topic

@@ -15,6 +15,7 @@ from headrace.folds.producer import ProducerState
 from headrace.folds.transaction.fold import Producer
 from headrace.folds.transaction.transaction import Transaction
 from headrace.model.ids import Epoch, NodeId, Offset, PartitionId
+from headrace.model.queue import Queue
 from headrace.model.topic import Topic
 
 
@@ -65,6 +66,9 @@ class CatalogPort(Protocol):
 
     @property
     def topics_by_id(self) -> Mapping[UUID, Topic]: ...
+
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
 
 
 class BrokerPort(Protocol):

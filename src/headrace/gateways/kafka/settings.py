@@ -35,6 +35,9 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+# Not a setting of a topic: Kafka's protocol has no other place where it could be asked.
+IS_QUEUE = "headrace.queue"
+
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
@@ -62,6 +65,18 @@ def topic_settings(topic: Topic) -> Iterator[Setting]:
             key.default,
             f"{key.documentation} Takes {key.grammar}.",
         )
+
+
+def queue_setting(*, is_queue: bool) -> Setting:
+    """Whether a topic is a queue, as a setting that can only be read."""
+    return Setting(
+        IS_QUEUE,
+        str(is_queue).lower(),
+        Source.STATIC_BROKER,
+        Kind.BOOLEAN,
+        "false",
+        "Whether this topic is a queue. `headrace queue create` converts a topic to a queue.",
+    )
 
 
 def group_settings(overrides: Mapping[str, str], defaults: Mapping[str, str]) -> Iterator[Setting]:

@@ -9,7 +9,7 @@ from headrace.client.errors import UnreachableError
 from headrace.client.queue.client import AsyncClient
 from headrace.client.settings import DEFAULT_HTTP
 from headrace.client.stream import StreamClient
-from headrace.model.errors import HeadraceError, UnknownQueueError, UnknownTopicError
+from headrace.model.errors import HeadraceError, UnknownTopicError
 from headrace.spark.errors import OptionError
 from headrace.spark.link import no_answer
 from headrace.spark.sink.option import SinkOptions
@@ -52,42 +52,26 @@ def find_shape(options: SinkOptions, topic: str, *, waits: bool = False) -> Shap
 async def _find_shape(options: SinkOptions, topic: str, *, waits: bool) -> Shape:
     async with connected(options, waits=waits) as client:
         try:
-            shape = await _ask(client, topic)
+            return await _ask(client, topic, options)
         except UnknownTopicError:
             if not options.is_queue:
                 raise
-        else:
-            if options.is_queue:
-                await _check_queue(options.http, topic)
-            return shape
         await _make_queue(options.http or DEFAULT_HTTP, topic)
-        return await _ask(client, topic)
+        return await _ask(client, topic, options)
 
 
-async def _ask(client: StreamClient, topic: str) -> Shape:
+async def _ask(client: StreamClient, topic: str, options: SinkOptions) -> Shape:
     info = await client.admin.describe_topic(topic)
     config = {entry.name: entry.value for entry in await client.admin.describe_config(topic)}
+    if options.is_queue and config.get("headrace.queue") == "false":
+        raise OptionError(
+            f"{topic} is a topic and not a queue; write to it by the option topic, or convert it with "
+            f"`headrace queue create {topic}`"
+        )
     return Shape(len(info.partitions), int(config["max.message.bytes"] or 0))
 
 
-# Kafka's protocol knows topics and not queues: for those HTTP is spoken.
-
-
-async def _check_queue(http: str | None, name: str) -> None:
-    """Where no address is given and no node listens at the default one, the user's word is taken."""
-    address = http or DEFAULT_HTTP
-    try:
-        async with AsyncClient(address) as client:
-            await client.queue(name).describe()
-    except UnknownQueueError:
-        raise OptionError(
-            f"{name} is a topic and not a queue; write to it by the option topic, or make it a queue first "
-            f"(asked at {address}, the option http)"
-        ) from None
-    except HeadraceError as error:
-        if http is None and isinstance(error, UnreachableError):
-            return
-        raise OptionError(f"at {address}, the option http, no node says whether {name} is a queue: {error}") from error
+# Kafka's protocol makes topics and no queues: for those HTTP is spoken.
 
 
 async def _make_queue(http: str, name: str) -> None:

@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         with without_stack(), Link(self._options.servers, self._options.client) as link:
             ranges = self._ranges(link)
-            check_queue(self._schema, self._options)
+            check_queue(self._schema, self._options, link)
             # The order of rows across tasks is nobody's business in a batch, so a large partition may be cut.
             return make_tasks(ranges, self._options, may_cut=True)
 

@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made_tail is None:
             link = Link(self._options.servers, self._options.client)
             link.connect()
-            check_queue(self._schema, self._options)
+            check_queue(self._schema, self._options, link)
             self._made_tail = Tail(self._options, link, control_is_news=self.control_is_news)
         return self._made_tail
 
