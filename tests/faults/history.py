@@ -179,6 +179,11 @@ class History:
             )
         return sent + done
 
+    def ended_count(self) -> int:
+        """How many transactions were committed or aborted."""
+        with self._lock:
+            return sum(one.answered < UNANSWERED for one in self.transactions)
+
     def fail(self, what: str) -> None:
         with self._lock:
             self.trouble.append(what)

@@ -75,6 +75,15 @@ class MixedLoad:
             what=lambda: f"{count} more answers; the node said:\n{self._node.log_text()[-3000:]}",
         )
 
+    def wait_transaction(self, *, deadline_s: float = 60.0) -> None:
+        """Until one more transaction has ended. Its client takes longest to find a node that came back."""
+        target = self.history.ended_count() + 1
+        wait_until(
+            lambda: self.history.ended_count() >= target or bool(self.history.trouble),
+            deadline_s=deadline_s,
+            what=lambda: f"the end of a transaction; the node said:\n{self._node.log_text()[-3000:]}",
+        )
+
     def stop(self) -> None:
         """Send no more, wait for what is in flight, and let the workers go home."""
         self._stop_sending.set()

@@ -17,6 +17,7 @@ from tests.support.node import NodeProcess, running
 
 IS_LONG = os.environ.get("HEADRACE_LONG") == "1"
 ROUNDS = 100 if IS_LONG else 4
+TRANSACTION_EVERY = 4  # rounds
 PAUSE_S = 40.0 if IS_LONG else 3.0
 SEED = int(os.environ.get("HEADRACE_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
@@ -65,8 +66,11 @@ def test_no_client_sees_a_loss_or_a_double_through_kills_stops_and_pauses(tmp_pa
         load = MixedLoad(node, http, seed=SEED)
         load.start()
         try:
-            for name in drawn:
+            for number, name in enumerate(drawn):
                 load.wait_progress(100)
+                if number % TRANSACTION_EVERY == 0:
+                    # A node that never lives as long as a transaction takes would starve its producer.
+                    load.wait_transaction()
                 time.sleep(chance.uniform(0.0, 1.0))  # a random instant, not a synchronisation
                 FAULTS[name](node, chance)
                 assert not load.history.trouble, load.history.trouble[:5]
