@@ -228,6 +228,12 @@ class NodeMetrics:
             ("open_files", "gauge", "Segment files that are open.", len(logs.files)),
             ("partitions", "gauge", "Partitions on this node.", len(logs.logs) + len(logs.refused)),
             ("partitions_offline", "gauge", "Of these, how many are offline.", len(offline_partitions(logs))),
+            (
+                "unexpected_errors_total",
+                "counter",
+                "Errors that no rule expects; each ends the term of a partition.",
+                logs.unexpected_count,
+            ),
             ("partitions_damaged", "gauge", "How many are served but for damage that readers met.", damaged),
             ("size_bytes", "gauge", "Bytes in segment files.", size_bytes),
             ("disk_free_bytes", "gauge", "Free space where the data is.", self._broker.disk_free_bytes()),

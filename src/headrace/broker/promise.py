@@ -3,15 +3,31 @@
 It does what the sender's side needs of an asyncio future and costs a fifth: whoever listens is called in the turn in
 which the result comes, not a turn later, because nothing between a partition and its gateway waits for anything. Code
 off that road awaits it like any other awaitable.
+
+A listener cannot harm the code that keeps the promise: what it raises is reported to the guard under which that code
+runs (`guard.py`), and the code goes on.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+_logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+
+def report(error: Exception) -> None:
+    """Log what a listener raised that no partition's guard was running."""
+    _logger.critical("a promise's listener failed", exc_info=error)
+
+
+# Called with what a listener raised. A guard sets it for as long as it runs its partition's code.
+listener_failed: ContextVar[Callable[[Exception], None]] = ContextVar("listener_failed", default=report)
 
 
 # A struct, because one is made for every request and a constructor in Python takes three times as long. What a kind of
@@ -36,7 +52,10 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         listener = self._listener
         if listener is not None:
             self._listener = None
-            listener(self)
+            try:
+                listener(self)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                listener_failed.get()(error)
 
     def fail(self, error: Exception) -> None:
         """Break it, unless it is done: the first word counts."""
@@ -48,7 +67,10 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         listener = self._listener
         if listener is not None:
             self._listener = None
-            listener(self)
+            try:
+                listener(self)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                listener_failed.get()(error)
 
     def exception(self) -> Exception | None:
         assert self._is_done

@@ -79,6 +79,7 @@ class LogStore:
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
         self.damage = Damage()
+        self.unexpected_count = 0  # errors that no rule expects, each of which ends a partition's term
         self.ballast = Ballast(disk, directory, size_bytes=0) if ballast is None else ballast
         self.space = Space(disk, directory, reserve_bytes=config.disk_reserve_bytes, ballast=self.ballast)
         self.files = Files(disk, open_max=config.open_files_max, space=self.space)
@@ -239,14 +240,25 @@ class LogStore:
                 partition_log.listener()
                 partition_log.check_usable()
 
+    def stop_unexpectedly(self, partition_log: PartitionLog, error: Exception) -> None:
+        """End a partition's term on an error that no rule expects. What depends on that partition is told."""
+        self.unexpected_count += 1
+        if partition_log.broken is not None:
+            log.warning(
+                "another unexpected error in a partition that is offline",
+                extra={"directory": partition_log.directory, "error": repr(error)},
+            )
+            return
+        log.critical(
+            "partition stopped on an unexpected error", extra={"directory": partition_log.directory}, exc_info=error
+        )
+        partition_log.fail(error)
+        partition_log.listener()
+
     # Descriptors.
 
-    def admits(self, partition_log: PartitionLog) -> bool:
-        """Whether an append may be written now: unsynced files stay open, and only so many may (failure row 25)."""
-        return partition_log.active.is_held or self.files.has_room
-
     def call_when_admitted(self, callback: Callable[[], None]) -> None:
-        """Sync some logs to free their files, and call back, in order, as that succeeds."""
+        """Sync some logs to free their files, and call back, in order, as there is room for one more."""
         self._unadmitted.append(callback)
         if len(self._unadmitted) == 1:
             self._spawn(self._free_files())
@@ -321,11 +333,15 @@ class LogStore:
                 return False
             partition_log.write_pending()
             try:
+                snapshots = partition_log.take_snapshots()
                 flush = partition_log.plan_flush()
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 partition_log.listener()
                 return False
-            plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self.stop_unexpectedly(partition_log, error)
+                return False
+            plan = plan_checkpoint(partition_log, snapshots, shutdown_id=shutdown_id)
             failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
@@ -401,6 +417,8 @@ class LogStore:
 
     async def _try_maintain(self, partition_log: PartitionLog) -> None:
         """A full disk, or damage in one partition, is no reason to stop looking after the others."""
+        if partition_log.broken is not None:
+            return
         try:
             floor = min(partition_log.durable_offset, partition_log.open_limit())
             await self.maintain(partition_log, floor=floor)
@@ -409,6 +427,8 @@ class LogStore:
                 "maintenance of a partition failed and is tried again later",
                 extra={"directory": partition_log.directory, "error": str(error)},
             )
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self.stop_unexpectedly(partition_log, error)
 
     async def _watch_space(self) -> None:
         elapsed_ms = 0

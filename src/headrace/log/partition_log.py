@@ -195,6 +195,11 @@ class PartitionLog:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since damage was found: {self.broken}; then restart the node"
             )
+        if self.broken is not None and not isinstance(self.broken, OSError | HeadraceError):
+            raise PartitionOfflineError(
+                f"{self.directory} is offline on this node since it met an unexpected error ({self.broken!r}); report "
+                "it with the traceback in the node's log, then restart the node"
+            )
         if self.broken is not None:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since its disk failed ({self.broken}); "

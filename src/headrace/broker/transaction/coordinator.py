@@ -15,6 +15,7 @@ again, and what is open gets its time-out anew.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -277,14 +278,12 @@ class Coordinator:
             if is_expiry_due:
                 expiry_ms = now_ms + min(_EXPIRY_INTERVAL_MS, self.config.expiry_ms)
             for shard in self._shards:
-                try:
+                with suppress(HeadraceError), shard.guard.watching():
                     shard.check_open()
-                except HeadraceError:
-                    continue
-                self._abort_overdue(shard)
-                if is_expiry_due:
-                    for id in shard.fold.idle(now_ms=past_ms(self._clock), after_ms=self.config.expiry_ms):
-                        shard.forget(id)
+                    self._abort_overdue(shard)
+                    if is_expiry_due:
+                        for id in shard.fold.idle(now_ms=past_ms(self._clock), after_ms=self.config.expiry_ms):
+                            shard.forget(id)
 
     def _abort_overdue(self, shard: Shard) -> None:
         for id in shard.overdue():

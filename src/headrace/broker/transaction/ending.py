@@ -84,6 +84,10 @@ class Ender:
         return task
 
     async def _finish(self, shard: Shard, id: str) -> None:
+        with shard.guard.watching():
+            await self._complete(shard, id)
+
+    async def _complete(self, shard: Shard, id: str) -> None:
         await shard.committed()
         transaction = shard.fold.get(id)
         assert transaction is not None
