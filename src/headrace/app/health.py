@@ -81,6 +81,14 @@ def warnings(*, clock: NodeClock, broker: Broker, logs: LogStore) -> list[Reason
                 f"itself in {state.believed_in_ms} ms, unless it jumps again",
             )
         )
+    if (failure := logs.committer.journal_failure) is not None:
+        found.append(
+            Reason(
+                "journal_failed",
+                f"the journal could not be written ({failure}), so each partition syncs its own segment, which is "
+                "slower with many partitions; check the disk and restart the node",
+            )
+        )
     return found
 
 

@@ -224,7 +224,7 @@ class NodeMetrics:
             ("journal_syncs_total", "counter", "Syncs of the shared journal.", stats.journal_syncs),
             ("journal_bytes_total", "counter", "Bytes written to the shared journal.", stats.journal_bytes),
             ("segment_syncs_total", "counter", "Syncs of segment files.", stats.segment_syncs),
-            ("sync_failures_total", "counter", "Syncs that failed; each takes partitions offline.", stats.failures),
+            ("sync_failures_total", "counter", "Syncs that failed, of segments and of the journal.", stats.failures),
             ("open_files", "gauge", "Segment files that are open.", len(logs.files)),
             ("partitions", "gauge", "Partitions on this node.", len(logs.logs) + len(logs.refused)),
             ("partitions_offline", "gauge", "Of these, how many are offline.", len(offline_partitions(logs))),

@@ -5,11 +5,17 @@ group gathers. *Direct*: a partition with a large append syncs its own segments;
 appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
 partition's `durable_offset` only ever grows over a prefix of its log.
 
+What the journal cannot take, the segments do, before anyone is answered; only a partition whose segments fail too goes
+offline. How much of a failed write reached the device is not known, so the journal is not written to again until the
+node restarts: that write stays its last. A record of it that a recovery finds whole is harmless. It holds the very
+bytes that the segments took, at the same offsets, and all before it is in the journal or in the segments.
+
 Syncs of one partition never overlap, because the kernel reports a failed write to one caller only: whoever came second
 would believe in bytes that are lost.
 """
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -29,6 +35,8 @@ from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
 from headrace.model.errors import HeadraceError, OverloadedError
 from headrace.model.ids import Offset, PartitionId
+
+_logger = logging.getLogger(__name__)
 
 # One write takes at most this part of a journal file, however many partitions were written to in a turn.
 _WRITES_IN_FILE_MIN = 4
@@ -130,7 +138,7 @@ class Committer:
         self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
         self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
         self._journal_runs = False
-        self._journal_failure: Exception | None = None
+        self.journal_failure: OSError | None = None  # why every append syncs its segment until the node restarts
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
@@ -187,7 +195,7 @@ class Committer:
         """Whether an append of this size at this offset will be made durable by the journal."""
         group = self._groups.get(log)
         size_all = size if group is None else size + group.size
-        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
+        fits = size_all < self._config.journal_append_bytes_max and self.journal_failure is None
         return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
@@ -297,7 +305,7 @@ class Committer:
             while self._groups:
                 groups, self._groups = self._groups, {}
                 self._writing = groups
-                if self._journal_failure is None:
+                if self.journal_failure is None:
                     await self._write_groups(groups)
                     if len(groups) >= _BUSY_COUNT and self._groups:
                         await self._clock.sleep(_GATHER_MS)
@@ -322,14 +330,14 @@ class Committer:
         await self._write_part(part, size)
 
     async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
+        if self.journal_failure is not None:  # in an earlier part
+            self._divert(part)
+            return
         try:
             if not self._journal.has_room(size):
                 await self._switch()
         except OSError as error:
-            # Nothing of this write has reached a file, so the segments take all of it.
-            self.stats.failures += 1
-            if not is_no_room(error) and not is_no_descriptor(error):
-                self._journal_failure = error
+            self._note_failure(error)
             self._divert(part)
             return
         self._journaled.update(part)
@@ -339,16 +347,9 @@ class Committer:
             began_us = self._clock.monotonic_us()
             await self._threads.run(partial(self._write_and_tell, write, meanwhile) if meanwhile else write)
         except OSError as error:
-            self.stats.failures += 1
-            if is_no_room(error):
-                self._journal.end_file()
-                self._divert(part)
-                return
-            # What of this write is on the device is not known, so it is not repeated and the file not used again.
-            self._journal_failure = error
-            for log in part:
-                log.fail(error)
-                log.listener()
+            self._note_failure(error)
+            self._journal.end_file()
+            self._divert(part)
             return
         self.stats.journal_time.add(self._clock.monotonic_us() - began_us)
         self.stats.journal_syncs += 1
@@ -364,6 +365,15 @@ class Committer:
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
                     self._trickling.add(log)
                     self._spawn(self._trickle(log))
+
+    def _note_failure(self, error: OSError) -> None:
+        self.stats.failures += 1
+        if not is_no_room(error) and not is_no_descriptor(error):
+            self.journal_failure = error
+            _logger.critical(
+                "journal cannot be written; appends sync their segments until the node restarts",
+                extra={"error": str(error)},
+            )
 
     def _divert(self, part: dict[PartitionLog, Group]) -> None:
         """Have the segments make durable what the journal could not take."""

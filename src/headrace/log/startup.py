@@ -222,8 +222,11 @@ class Startup:
     def leave(self, shutdown_id: str) -> None:
         """Close everything; with a shutdown id, as a clean stop."""
         if shutdown_id:
-            self._journal.clear()
-            write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
+            try:
+                self._journal.clear()
+                write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
+            except OSError as error:
+                log.warning("the mark of a clean stop could not be left", extra={"error": str(error)})
         self._journal.close()
         self._files.close_all()
 

@@ -68,7 +68,7 @@ async def broken_queue(**config: Any) -> QueueWorld:
 
 
 async def break_partition(world: QueueWorld, index: int) -> None:
-    world.node.disk.fail("fdatasync")
+    world.node.disk.fail("fdatasync", times=-1)  # of the journal, and of the segment that takes what it could not
     (outcome,) = await world.queues.send(NAME, [Message(b"doubtful", key=key_of(index))])
     assert isinstance(outcome, PartitionOfflineError)
     world.node.disk.heal()
