@@ -38,7 +38,7 @@ def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:
             Reason(
                 "partition_offline",
                 f"{partition_name(broker, id)} is offline here ({why_offline(logs, id)}); "
-                "put the files or the disk right and restart the node",
+                "put the files or the disk right, then reopen it (headrace topic reopen) or restart the node",
             )
         )
     for log in logs.damage.among(logs.logs.values()):

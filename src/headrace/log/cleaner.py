@@ -71,6 +71,7 @@ class Cleaner:
         self._checkpoint = checkpoint
         self._discard = discard
         self._one_at_a_time = asyncio.Lock()
+        self._current: PartitionLog | None = None  # the last one that was worked on
         self._is_ended = False
         self._compactor = Compactor(
             disk=disk,
@@ -87,6 +88,12 @@ class Cleaner:
         """Begin nothing new, and give up what is under way at its next slice."""
         self._is_ended = True
         self.pace.end()
+
+    async def let_go(self, partition_log: PartitionLog) -> None:
+        """Wait until nothing is done with a log that is broken: work on it is given up at the next slice."""
+        if self._current is partition_log:
+            async with self._one_at_a_time:
+                pass
 
     async def clean_all(self, logs: Mapping[PartitionId, PartitionLog]) -> None:
         """Clean whatever is worth it now. Damage, or a full disk, in one partition does not hold up the others."""
@@ -109,6 +116,7 @@ class Cleaner:
         async with self._one_at_a_time:
             if self._is_ended or partition_log.broken is not None:
                 return False
+            self._current = partition_log
             began_us = self._clock.monotonic_us()
             if is_compacted(partition_log):
                 is_done, stats = await self._compactor.compact(partition_log), self.compaction

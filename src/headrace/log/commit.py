@@ -146,6 +146,7 @@ class Committer:
         self._trickling: set[PartitionLog] = set()
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
+        self._kept: dict[int, set[PartitionLog]] = {}  # logs that need a journal file which is kept, by its generation
         self._ended = False
         self._rests: set[asyncio.Event] = set()
 
@@ -298,6 +299,24 @@ class Committer:
             self._places.pop(log, None)
         del self._locks[log.id]
 
+    async def settled(self, log: PartitionLog) -> None:
+        """Wait until nothing is in flight for a log that is broken. What the journal holds of it is kept."""
+        await self.leave_journal(log)
+        async with self.lock(log):
+            pass
+
+    def recovered(self, log: PartitionLog) -> None:
+        """A broken log was opened anew, and nothing in the journal is needed for it any more."""
+        self._journaled.discard(log)
+        self._behind.pop(log, None)
+        self._places.pop(log, None)
+        for generation, logs in list(self._kept.items()):
+            logs.discard(log)
+            if not logs:
+                del self._kept[generation]
+                self._journal.release(generation)
+        self._file_freed.set()
+
     # The journal's lane.
 
     async def _run_journal(self) -> None:
@@ -427,9 +446,11 @@ class Committer:
             if put_off and not await self.rest():
                 break
             await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
-        if not left and all(log.broken is None or log.is_deleted for log in logs):
-            self._journal.release(generation)
-        else:
-            # The recovery of what is broken or found no space will need its records.
+        # The recovery of what is broken or found no space will need its records.
+        needing = {log for log in logs if log.needs_journal} | set(left)
+        if needing:
             self._journal.retire(generation)
+            self._kept[generation] = needing
+        else:
+            self._journal.release(generation)
         self._file_freed.set()

@@ -202,6 +202,35 @@ class LogStore:
             raise disk_error.refusal(error, error.filename or self._directory, "made") from error
         self.logs.update(made)
 
+    def is_offline(self, id: PartitionId) -> bool:
+        partition_log = self.logs.get(id)
+        return id in self.refused or (partition_log is not None and partition_log.broken is not None)
+
+    async def recover(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
+        """Close a partition that is offline, and open it anew from its files and the journal.
+
+        It takes part in nothing before `replace`. Where this fails, the partition stays as it is.
+        """
+        old = self.logs.get(id)
+        if old is not None:
+            await self.cleaner.let_go(old)
+            await self.committer.settled(old)
+        self.files.close_under(self._startup.path(id))
+        async with self._trash_lock:
+            try:
+                return await self._sync_threads.run(partial(self._startup.recover_one, id, config))
+            except OSError as error:
+                raise disk_error.refusal(error, error.filename or self._directory, "recovered") from error
+
+    def replace(self, partition_log: PartitionLog) -> None:
+        """Let a log that was recovered take the place of the broken one."""
+        old = self.logs.get(partition_log.id)
+        self.logs[partition_log.id] = partition_log
+        self.refused.pop(partition_log.id, None)
+        if old is not None:
+            old.is_replaced = True
+            self.committer.recovered(old)
+
     async def delete(self, id: PartitionId) -> None:
         """Move a partition's files into the trash, and empty that."""
         partition_log = self.logs.pop(id, None)

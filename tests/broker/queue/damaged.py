@@ -79,7 +79,7 @@ def check_says_all(error: HeadraceError | None) -> None:
     assert isinstance(error, PartitionOfflineError)
     assert f"partition {LOST} of queue {NAME} is offline" in str(error)
     assert "magic expected" in str(error) or "disk failed" in str(error)
-    assert "restore the file" in str(error) or "check the disk and restart" in str(error)
+    assert "restore the file" in str(error) or "check the disk, then reopen" in str(error)
 
 
 async def refusal(call: Any) -> HeadraceError:

@@ -72,7 +72,9 @@ class Coordinator:
         self._clock = clock
         self._groups = groups
         self._tasks = Tasks()
-        self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
+        self._shards = Shards(
+            broker=broker, logs=logs, clock=clock, threads=threads, config=config, on_began=self._resume
+        )
         # What producers sent to partitions whose joining is being written.
         self._joining: dict[tuple[Producer, PartitionId], list[_Waiting]] = {}
         self._ender = Ender(broker=broker, groups=groups, queues=queues, clock=clock, spawn=self._tasks.spawn)
@@ -84,10 +86,14 @@ class Coordinator:
         """Bring every transaction up to date, and go on with what was decided."""
         await self._shards.start()
         for shard in self._shards:
-            for transaction in shard.fold:
-                if transaction.state in PREPARED:
-                    self._ender.finish(shard, transaction.id)
+            self._resume(shard)
         self._tasks.spawn(self._look_after())
+
+    def _resume(self, shard: Shard) -> None:
+        """Go on with what was decided."""
+        for transaction in shard.fold:
+            if transaction.state in PREPARED:
+                self._ender.finish(shard, transaction.id)
 
     async def wait_failed(self) -> None:
         await self._tasks.wait_failed()
