@@ -259,6 +259,41 @@ def test_what_is_done_behind_a_queue_ends_its_term_and_not_the_node(what: str, m
     run(main())
 
 
+BROKEN: dict[str, Callable[[Partition], None]] = {
+    "a watermark behind the end": lambda partition: setattr(partition, "_high_watermark", partition.end_offset + 1000),
+    "a durable offset behind the end": lambda partition: setattr(
+        partition.log, "durable_offset", partition.end_offset + 1000
+    ),
+    "a message that is not accounted for": lambda partition: setattr(
+        partition._subscriber.fold.counts,  # type: ignore[union-attr]
+        "sent",
+        7,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_invariant_ends_the_term_within_some_hundred_turns(what: str) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        node = world.node
+        await world.send(b"a")
+        partition = node.broker.partition(NAME, 0)
+        BROKEN[what](partition)
+        for _ in range(300):
+            promise = world.queues.send_one(NAME, Message(b"b"))
+            await settle()
+            if promise.exception() is not None:
+                break
+        assert isinstance(partition.log.broken, AssertionError)
+        assert node.logs.unexpected_count == 1
+        await node.broker.reopen(NAME, 0)
+        assert b"a" in await world.bodies(100)
+        node.abandon()
+
+    run(main())
+
+
 # Scheduling that is no partition's own, and so does not go through its guard.
 SCHEDULES: dict[str, str] = {
     "guard.py": "the guard itself",

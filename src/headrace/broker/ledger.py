@@ -155,6 +155,14 @@ class Ledger(Generic[OpType]):
             self._wants_turn = False
             self._partition.write_after_reading()
 
+    def check_invariants(self, fold_end: Offset) -> None:
+        end = self._partition.end_offset
+        assert not self._writing, "a turn is over, and its ops are neither written nor refused"
+        assert fold_end <= end, f"the fold knows entries up to {fold_end}, and the log ends at {end}"
+        if self._awaiting:
+            first, last = self._awaiting[0].end, self._awaiting[-1].end
+            assert first <= last <= end, f"callers wait for {first} to {last}, and the log ends at {end}"
+
     def end(self, error: HeadraceError) -> None:
         """Nothing more will be committed: every caller is told, also where telling one of them fails."""
         doubt = in_doubt(error)

@@ -53,6 +53,8 @@ from headrace.model.topic import Durability, TimestampType, TopicConfig
 from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
 
 _NO_OFFSET = Offset(-1)
+# One turn in so many is followed by a look at what must hold.
+_CHECK_TURNS = 256
 
 _logger = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class Partition(TimeLookup, Stability):
         self._held_back = HeldBack(clock)
         self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
+        self._turn_count = 0
         self._subscriber: Subscriber | None = None
         self._turn = Turn(guard=self.guard, write=self._write_turn, count=self._pending_count)
         self.write_soon = self._turn.write_soon
@@ -225,18 +228,33 @@ class Partition(TimeLookup, Stability):
                 markers = self._refuse_sends(queue, error)
                 self._write_placed(markers, Contribution(share.entries, ()), promised)
         except Exception as error:
-            if log.end_offset == end_before:  # nothing of the turn was written
-                if isinstance(error, HeadraceError):
-                    self._refuse(promised, error)
-                    return
+            if log.end_offset != end_before:
+                self._promised.extend(promised)
+            elif isinstance(error, HeadraceError):
+                self._refuse(promised, error)
+                return
+            else:
                 self._queue = queue + self._queue
-            self._promised.extend(promised)
             raise
         self._promised.extend(promised)
+        self._turn_count += 1
+        if not self._turn_count % _CHECK_TURNS:
+            self._check_invariants()
         # With `fsync` what was written now is committed later, and only a retry may be so already.
         is_synced_later = log.config.durability is Durability.FSYNC
         if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
             self._advance()
+
+    def _check_invariants(self) -> None:
+        """Assert what must hold between turns, as far as that is cheap. Where it does not, the guard ends the term."""
+        log = self.log
+        log.check_invariants()
+        assert self._high_watermark <= log.end_offset, f"{self._high_watermark} is committed, and {log.end_offset} ends"
+        assert self._producers.end_offset == log.end_offset, f"producers are known up to {self._producers.end_offset}"
+        if self._promised:
+            assert self._promised[-1].end <= log.end_offset, f"{self._promised[-1]} lies behind {log.end_offset}"
+        if self._subscriber is not None:
+            self._subscriber.check_invariants()
 
     def _write_placed(
         self, queue: Sequence[Pending | PendingMarker], share: Contribution, promised: list[Promised]

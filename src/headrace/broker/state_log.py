@@ -138,6 +138,9 @@ class StateLog(Generic[FoldType, OpType]):
             return
         self._ledger.advanced()
 
+    def check_invariants(self) -> None:
+        self._ledger.check_invariants(self.fold.end_offset)
+
     @property
     def has_pending(self) -> bool:
         return self._ledger.has_pending

@@ -174,6 +174,17 @@ class PartitionLog:
     def has_unsynced(self) -> bool:
         return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
 
+    def check_invariants(self) -> None:
+        """Assert the order of the offsets: see the top of this file."""
+        offsets = (self.recovery_point, self.durable_offset, self.end_offset)
+        assert list(offsets) == sorted(offsets), f"recovery point, durable offset and end are {offsets}"
+        assert self.covered_offset <= self.end_offset, f"{self.covered_offset} is covered, {self.end_offset} ends"
+        assert self.start_offset <= self.end_offset, f"{self.start_offset} begins, and {self.end_offset} ends"
+        active = self.active
+        assert active.base_offset <= active.next_offset == self.end_offset, (
+            f"{active.path} ends at {active.next_offset}"
+        )
+
     @property
     def needs_journal(self) -> bool:
         """Whether it is to be recovered, from what the journal holds too."""

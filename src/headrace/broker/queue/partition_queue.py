@@ -30,6 +30,7 @@ from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
 from headrace.folds.queue.image import fold_name, freeze
+from headrace.folds.queue.invariant import check_counts
 from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
@@ -183,6 +184,10 @@ class PartitionQueue:
     def _end(self, error: HeadraceError) -> None:
         self._outbox.refuse(error, in_doubt(error))
         self._ledger.end(error)
+
+    def check_invariants(self) -> None:
+        self._ledger.check_invariants(self.fold.end_offset)
+        check_counts(self.fold)
 
     @property
     def has_pending(self) -> bool:
