@@ -16,6 +16,7 @@ import headrace.broker
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
 from headrace.broker.queue.partition_queue import PartitionQueue
+from headrace.broker.queue.port import Extension, Release
 from headrace.model.errors import CoordinatorUnavailableError, PartitionOfflineError
 from headrace.model.message import Message
 from headrace.model.names import GROUPS_TOPIC
@@ -254,6 +255,73 @@ def test_what_is_done_behind_a_queue_ends_its_term_and_not_the_node(what: str, m
         assert not failure.done()
         failure.cancel()
         assert len(bodies_of(await world.receive(3))) == 2
+        world.node.abandon()
+
+    run(main())
+
+
+CALLS: dict[str, tuple[str, Callable[[QueueWorld, str], Any]]] = {
+    "acknowledge": ("acknowledge", lambda world, receipt: world.queues.acknowledge(NAME, [receipt])),
+    "extend": ("extend", lambda world, receipt: world.queues.extend(NAME, [Extension(receipt, 1000)])),
+    "release": ("release", lambda world, receipt: world.queues.release(NAME, [Release(receipt, 0)])),
+    "receive": ("lease", lambda world, _: world.queues.receive(NAME, count_max=1, wait_ms=60_000).promise),
+    "send": ("find_duplicate", lambda world, _: world.queues.send_one(NAME, Message(b"c", deduplication_id="c"))),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_in_which_the_queues_state_fails_is_answered_and_ends_the_term(call: str, monkeypatch: Any) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        await world.send(b"a", b"b")
+        (message,) = await world.receive(1)
+        partition = world.node.broker.partition(NAME, 0)
+        struck, begin = CALLS[call]
+        monkeypatch.setattr(partition._subscriber.fold, struck, strike)  # type: ignore[union-attr]
+        promise = begin(world, message.receipt)
+        await settle()
+        assert promise.done()
+        outcome = promise.exception() or promise.result()[0]
+        assert isinstance(outcome, PartitionOfflineError)
+        check_offline(world.node, partition)
+        world.node.abandon()
+
+    run(main())
+
+
+STORE_CALLS = ["plan_flush", "write_tail"]
+
+
+@pytest.mark.parametrize("step", STORE_CALLS)
+def test_a_flush_that_fails_unexpectedly_ends_the_term_of_its_partition_alone(step: str, monkeypatch: Any) -> None:
+    async def main() -> None:
+        node = await Node().start()
+        struck, spared = await node.make("struck"), await node.make("spared")
+        monkeypatch.setattr(struck.log, step, strike)
+        large = batch(b"x" * 3000)  # above what goes through the journal
+        promises = [struck.append(large), spared.append(batch(b"x" * 3000))]
+        await settle()
+        assert isinstance(promises[0].exception(), PartitionOfflineError)
+        assert promises[1].result().base_offset == 0
+        check_offline(node, struck)
+        node.abandon()
+
+    run(main())
+
+
+def test_a_snapshot_that_cannot_be_written_for_an_unexpected_reason_ends_the_term_of_its_partition(
+    monkeypatch: Any,
+) -> None:
+    async def main() -> None:
+        world = await QueueWorld(Node()).start()
+        partition = world.node.broker.partition(NAME, 0)
+        await world.send(b"a")
+        monkeypatch.setattr("headrace.log.snapshots.save", strike)
+        assert not await world.node.logs.checkpoint(partition.log)
+        check_offline(world.node, partition)
+        monkeypatch.undo()
+        await world.node.broker.reopen(NAME, 0)
+        assert await world.bodies() == [b"a"]
         world.node.abandon()
 
     run(main())

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 from tests.broker.group.world import GroupNode
-from tests.broker.queue.damaged import LOST, broken_queue, damage, damaged_queue, files_of, fill, key_of
+from tests.broker.queue.damaged import (
+    LOST,
+    break_partition,
+    broken_queue,
+    check_says_all,
+    damage,
+    damaged_queue,
+    files_of,
+    fill,
+    key_of,
+)
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 from tests.broker.transaction.world import World
 
@@ -21,6 +31,7 @@ from headrace.model.errors import (
 )
 from headrace.model.message import Message
 from headrace.model.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.model.queue import QueueConfig
 from headrace.testing.clock import settle
 
 from .node import Node, batch, produced, run
@@ -358,7 +369,7 @@ def test_a_damaged_partition_of_a_queue_is_reopened_with_settings_that_were_made
     async def main() -> None:
         world = await damaged_queue()
         node = world.node
-        await world.queues.update(NAME, world.queues.find(NAME).config.__class__(lease_ms=7000))
+        await world.queues.update(NAME, QueueConfig(lease_ms=7000))
         (segment,) = [path for path in files_of(world, LOST) if path.endswith(".log")]
         node.disk.flip_bit(segment, 16 * 8)
         await node.broker.reopen(NAME, LOST)
@@ -378,6 +389,22 @@ def test_one_id_is_stored_once_also_over_a_reopening() -> None:
         await node.broker.reopen(NAME, 0)
         (again,) = await node.queues.send(NAME, [Message(b"a", deduplication_id="1")])
         assert again.is_duplicate  # type: ignore[union-attr]
+        node.abandon()
+
+    run(main())
+
+
+def test_a_request_whose_home_goes_offline_again_waits_as_long_as_the_first_time() -> None:
+    async def main() -> None:
+        world = await broken_queue()
+        node, messages, id = world.node, [Message(b"a"), Message(b"b")], key_of(LOST).decode()
+        for outcome in await world.queues.send(NAME, messages, request_id=id):
+            check_says_all(outcome)
+        await node.broker.reopen(NAME, LOST)
+        await node.clock.elapse(QueueConfig().deduplication_window_ms)
+        await break_partition(world, LOST)
+        for outcome in await world.queues.send(NAME, messages, request_id=id):
+            check_says_all(outcome)
         node.abandon()
 
     run(main())

@@ -311,6 +311,15 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
 
+    def stop(self, error: Exception) -> HeadraceError:
+        """End the term on an error that no rule expects, in a call from outside. Returns what to answer that call."""
+        self.guard.stop(error)
+        try:
+            self.log.check_usable()
+        except HeadraceError as offline:
+            return in_doubt(offline)
+        raise AssertionError(f"{self.id} goes on after {error!r}")
+
     def take_offline(self, damage: HeadraceError) -> None:
         """Damage was found: nothing more is written here, and every caller is told in a turn of its own."""
         self.log.fail(damage)

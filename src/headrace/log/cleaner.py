@@ -60,6 +60,7 @@ class Cleaner:
         lock: Callable[[PartitionLog], asyncio.Lock],
         checkpoint: Callable[[PartitionLog], Awaitable[bool]],
         discard: Callable[[PartitionLog, Sequence[str]], Awaitable[None]],
+        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.pace = Pace(clock)
         self._disk = disk
@@ -70,6 +71,7 @@ class Cleaner:
         self._lock = lock
         self._checkpoint = checkpoint
         self._discard = discard
+        self._stop = stop
         self._one_at_a_time = asyncio.Lock()
         self._current: PartitionLog | None = None  # the last one that was worked on
         self._is_ended = False
@@ -108,6 +110,8 @@ class Cleaner:
                     "cleaning of a partition failed and is tried again later",
                     extra={"directory": partition_log.directory, "error": str(error)},
                 )
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._stop(partition_log, error)
             # Most have nothing to do and never wait.
             await asyncio.sleep(0)
 

@@ -123,6 +123,7 @@ class Committer:
         journal: Journal,
         config: LogConfig,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.stats = SyncStats()
         self._disk = disk
@@ -131,6 +132,7 @@ class Committer:
         self._journal = journal
         self._config = config
         self._spawn = spawn
+        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._places: dict[PartitionLog, bytes] = {}
@@ -257,7 +259,9 @@ class Committer:
                 put_off.append(log)
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 continue
-        failures: Sequence[OSError | None] = [None] * len(plans)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._stop(log, error)
+        failures: Sequence[Exception | None] = [None] * len(plans)
         if any(plan.files or plan.directory for _, plan in plans):
             began_us = self._clock.monotonic_us()
             failures = await self._threads.run(lambda: [self._run(plan) for _, plan in plans])
@@ -266,15 +270,17 @@ class Committer:
             if isinstance(failure, FlushPutOffError):
                 put_off.append(log)
             self.stats.failures += failure is not None
+            if failure is not None and not isinstance(failure, OSError):
+                self._stop(log, failure)
             log.flushed(plan, failure)
             self.stats.segment_syncs += len(plan.files)
         return changed, put_off
 
-    def _run(self, plan: FlushPlan) -> OSError | None:
+    def _run(self, plan: FlushPlan) -> Exception | None:
         """Blocks. A failure is that log's own, and the next one in line is synced all the same."""
         try:
             plan.run(self._disk)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is
             return error
         return None
 

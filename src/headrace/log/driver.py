@@ -119,6 +119,7 @@ class LogStore:
             journal=self._journal,
             config=self._config,
             spawn=self._spawn,
+            stop=self.stop_unexpectedly,
         )
         self.cleaner = Cleaner(
             disk=self._disk,
@@ -130,6 +131,7 @@ class LogStore:
             lock=self.committer.lock,
             checkpoint=self.checkpoint,
             discard=self._discard,
+            stop=self.stop_unexpectedly,
         )
         await self._look_at_space()
         self._spawn(self._maintain_always())
@@ -390,6 +392,9 @@ class LogStore:
                 for segment in partition_log.segments:
                     if segment.index is not None:
                         segment.index.forget_saved()
+                return False
+            except Exception as error:  # noqa: BLE001 - a snapshot that cannot be encoded, for one
+                self.stop_unexpectedly(partition_log, error)
                 return False
             checkpointed(partition_log, plan)
             return True

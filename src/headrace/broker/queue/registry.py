@@ -175,6 +175,7 @@ class Registry:
             live.partitions.add(opened)
         elif (old := live.partitions.replace(opened)) is not None:
             old.close(_reopened(topic, index))
+        live.sending.came_back(index)
         partition.attach(opened)
         opened.open(live.queue.config)
         inherit_readers(live, opened)
