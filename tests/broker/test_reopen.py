@@ -20,6 +20,7 @@ from tests.broker.queue.damaged import (
 from tests.broker.queue.world import NAME, QueueWorld, bodies_of
 from tests.broker.transaction.world import World
 
+from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.broker.partition import Partition
 from headrace.folds.transaction.transaction import State
 from headrace.log.config import LogConfig
@@ -465,6 +466,65 @@ def test_a_reopened_shard_of_transactions_goes_on_with_what_was_decided() -> Non
         await world.send(again, b"b", sequence=0)
         await world.coordinator.end(again, is_commit=True)
         assert await world.committed() == [b"a", b"b"]
+        world.abandon()
+
+    run(main())
+
+
+async def reopen_all(world: World) -> None:
+    """End every partition's term, and reopen them in some order."""
+    partitions = sorted(world.broker.partitions(), key=lambda one: one.id.directory)
+    for partition in partitions:
+        world.logs.stop_unexpectedly(partition.log, RuntimeError("planted"))
+    for partition in partitions:
+        topic = world.catalog.topics_by_id[partition.id.topic_id]
+        await world.broker.reopen(topic.name, partition.id.partition)
+
+
+def test_a_transaction_goes_on_when_all_that_takes_part_in_it_is_reopened_between_its_steps() -> None:
+    async def main() -> None:
+        world = await World().start()
+        for topic in ("t", "u"):
+            await world.make(topic)
+        group = Caller(group_id="g")
+        await world.groups.commit(group, [OffsetCommit("t", 0, 0)])
+        producer = await world.begin()
+        for turn in range(6):
+            is_commit = turn % 3 != 2
+            for topic in ("t", "u"):
+                await world.send(producer, b"%d" % turn, sequence=turn, topic=topic)
+                await reopen_all(world)
+            await world.coordinator.commit_offsets(producer, group, [OffsetCommit("t", 0, turn + 1)], joins=True)
+            await reopen_all(world)
+            await world.coordinator.end(producer, is_commit=is_commit)
+            await reopen_all(world)
+        await world.begin()  # a new instance, so that nothing is open any more
+        expected = [b"%d" % turn for turn in (0, 1, 3, 4)]
+        assert await world.committed("t") == await world.committed("u") == expected
+        (offset,) = await world.groups.committed(group, [("t", 0)], require_stable=True)
+        assert offset.offset == 5
+        await world.kill()
+        assert await world.committed("t") == expected
+        world.abandon()
+
+    run(main())
+
+
+def test_messages_that_are_acknowledged_in_a_transaction_are_held_over_a_reopening() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.queues.create("in")
+        await world.queues.create("out")
+        await world.queues.send("in", [Message(b"%d" % number) for number in range(4)])
+        for turn in range(4):
+            (message,) = await world.receive("in", count=1)
+            begun = await world.transactions.begin()
+            await world.transactions.send(begun.id, "out", [Message(message.body)])
+            assert await world.transactions.acknowledge(begun.id, "in", [message.receipt]) == [None]
+            await reopen_all(world)
+            await world.transactions.commit(begun.id)
+            assert await world.bodies("out", count=1) == [b"%d" % turn]
+        assert await world.bodies("in") == []
         world.abandon()
 
     run(main())
