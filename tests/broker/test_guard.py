@@ -365,6 +365,7 @@ def test_a_broken_invariant_ends_the_term_within_some_hundred_turns(what: str) -
 # Scheduling that is no partition's own, and so does not go through its guard.
 SCHEDULES: dict[str, str] = {
     "guard.py": "the guard itself",
+    "promise.py": "an error of a listener that no guard was running",
     "fetch.py": "the deadline of a fetch, which may read several partitions",
     "queue/live_queue.py": "the deadline of a receive, which waits for all of a queue's partitions",
     "queue/mover.py": "how long an answer waits for dead letters",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVarTuple
 
-from headrace.broker.promise import listener_failed, report
+from headrace.broker.promise import raised_on
 from headrace.host.clock import Clock, Timer
 from headrace.model.errors import HeadraceError, PartitionOfflineError
 
@@ -24,19 +24,21 @@ class Guard:
         self.stop = stop  # ends the term
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._is_running = False
+        self._raised = raised_on(self._loop)
 
     def run(self, call: Callable[[*Args], object], *args: *Args) -> None:
-        """Call now. An exception ends the term, and goes no further."""
-        token = listener_failed.set(self._listener_failed)
-        was_running, self._is_running = self._is_running, True
+        """Call now. An exception, also of a listener of a promise that was kept, ends the term and goes no further."""
+        raised = self._raised
+        count = len(raised)
         try:
             call(*args)
         except Exception as error:  # noqa: BLE001 - whatever it is
             self.stop(error)
-        finally:
-            self._is_running = was_running
-            listener_failed.reset(token)
+        if len(raised) > count:
+            failures = raised[count:]
+            del raised[count:]
+            for failure in failures:
+                self.stop(failure)
 
     def call_soon(self, call: Callable[[*Args], object], *args: *Args) -> None:
         self._loop.call_soon(self.run, call, *args)
@@ -57,13 +59,6 @@ class Guard:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is
             self.stop(error)
-
-    def _listener_failed(self, error: Exception) -> None:
-        if self._is_running:
-            # Not at once: the code that keeps the promise has others to keep.
-            self._loop.call_soon(self.stop, error)
-        else:
-            report(error)  # a task that began under this guard has kept a promise of its own
 
 
 def in_doubt(error: HeadraceError) -> HeadraceError:

@@ -11,8 +11,8 @@ runs (`guard.py`), and the code goes on.
 import asyncio
 import logging
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -21,13 +21,35 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def report(error: Exception) -> None:
-    """Log what a listener raised that no partition's guard was running."""
+# What listeners raised, until the guard takes it under which they were called; by loop, since tests run several.
+_raised: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Exception]] = WeakKeyDictionary()
+
+
+def raised_on(loop: asyncio.AbstractEventLoop) -> list[Exception]:
+    """What listeners raised on a loop and no guard has taken yet."""
+    return _raised.setdefault(loop, [])
+
+
+def _note(error: Exception) -> None:
+    """A listener failed. If no guard has taken the error by the end of this callback of the loop, it is logged."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        _report(error)
+        return
+    raised = raised_on(loop)
+    raised.append(error)
+
+    def report() -> None:
+        if any(one is error for one in raised):
+            raised.remove(error)
+            _report(error)
+
+    loop.call_soon(report)
+
+
+def _report(error: Exception) -> None:
     _logger.critical("a promise's listener failed", exc_info=error)
-
-
-# Called with what a listener raised. A guard sets it for as long as it runs its partition's code.
-listener_failed: ContextVar[Callable[[Exception], None]] = ContextVar("listener_failed", default=report)
 
 
 # A struct, because one is made for every request and a constructor in Python takes three times as long. What a kind of
@@ -55,7 +77,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
             try:
                 listener(self)
             except Exception as error:  # noqa: BLE001 - whatever it is
-                listener_failed.get()(error)
+                _note(error)
 
     def fail(self, error: Exception) -> None:
         """Break it, unless it is done: the first word counts."""
@@ -70,7 +92,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
             try:
                 listener(self)
             except Exception as error:  # noqa: BLE001 - whatever it is
-                listener_failed.get()(error)
+                _note(error)
 
     def exception(self) -> Exception | None:
         assert self._is_done
