@@ -14,7 +14,7 @@ import pytest
 from headrace.app.config import load
 from headrace.app.exposition import Exposition
 from headrace.app.group_metrics import OTHER_GROUPS, write_groups
-from headrace.app.health import LOOP_BLOCKED_MS, reasons
+from headrace.app.health import LOOP_BLOCKED_MS, reasons, warnings
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, TopicSum, with_own_series
 from headrace.app.node import Node
@@ -209,6 +209,10 @@ def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path:
         node.logs.damage = Damage()
 
         assert await codes(node) == []
+        node.logs.committer.journal_failure = OSError("a disk that failed")
+        assert [one.code for one in warnings(clock=node.clock, broker=node.broker, logs=node.logs)] == [
+            "journal_failed"
+        ]
 
     async def codes(node: Node) -> list[str]:
         """The reasons of an answer that was not touched by a machine that stood still, which is a reason as well."""

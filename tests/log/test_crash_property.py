@@ -24,7 +24,21 @@ append = st.tuples(
 )
 other = st.tuples(
     st.sampled_from(
-        ["settle", "settle", "settle", "burst", "checkpoint", "maintain", "delete", "age", "write_back", "restart"]
+        [
+            *(
+                "settle",
+                "settle",
+                "settle",
+                "burst",
+                "checkpoint",
+                "maintain",
+                "delete",
+                "age",
+                "write_back",
+                "restart",
+            ),
+            *("reopen", "reopen after a failed sync"),
+        ]
     ),
     st.integers(0, PARTITIONS - 1),
     st.just(0),
@@ -82,6 +96,17 @@ class Run:
                 world.clock.jump_wall(40_000)
             case "write_back":
                 world.disk.write_back(self.chooser)
+            case "reopen":
+                log.fail(OSError("planted"))
+                await world.reopen(index)
+            case "reopen after a failed sync":
+                world.disk.fail("fdatasync", path_part=world.directory(index), times=-1)
+                await self.step("append", index, 2, 2500)
+                await world.settle()
+                await world.store.checkpoint(log)
+                world.disk.heal()
+                if log.broken is not None:
+                    await world.reopen(index)
             case "restart":
                 await world.settle()
                 await world.store.stop()

@@ -83,8 +83,20 @@ class World:
         )
         await self.store.start(self.configs)
         self.epoch = Epoch(self.epoch + 1)
-        for id, log in self.store.logs.items():
-            log.listener = lambda id=id, log=log: self._note(id, log)  # type: ignore[misc]
+        for log in self.store.logs.values():
+            self._listen(log)
+
+    def _listen(self, log: PartitionLog) -> None:
+        log.listener = lambda: self._note(log.id, log)
+
+    async def reopen(self, index: int) -> None:
+        """Recover a partition that is offline while the others go on."""
+        id = partition_id(index)
+        log = await self.store.recover(id, self.configs[id])
+        self.store.replace(log)
+        self._listen(log)
+        # Offsets above the recovered end are free again: nobody who sent there was answered.
+        self.sent[id] = {offset: value for offset, value in self.sent[id].items() if offset < log.end_offset}
 
     def _note(self, id: PartitionId, log: PartitionLog) -> None:
         if log.broken is None and log.config.durability is Durability.FSYNC:

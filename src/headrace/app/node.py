@@ -45,6 +45,7 @@ from headrace.gateways.kafka.listener import KafkaListener
 from headrace.gateways.rest.about import node_routes
 from headrace.gateways.rest.clock import clock_routes
 from headrace.gateways.rest.gateway import rest_router
+from headrace.gateways.rest.partition import partition_routes
 from headrace.gateways.sqs.gateway import SqsGateway
 from headrace.host.ballast import Ballast
 from headrace.host.clock import SystemClock
@@ -322,14 +323,14 @@ class Node:
         admin_limits = msgspec.structs.replace(
             config.limits, connections_max=min(config.limits.connections_max, _ADMIN_CONNECTIONS_MAX)
         )
-        public = self._rest([*self._sqs(config.listen).routes(), *about, *self._clock_routes()], is_admin=False)
+        public = self._rest([*self._sqs(config.listen).routes(), *about, *self._admin_routes()], is_admin=False)
         self.http = await self._open_http("http.listen", config.listen, public, counters, config.limits)
         self._stack.push_async_callback(self.http.stop)
         self.http_address = Address(*self.http.address)
         self.http_admin = await self._open_http(
             "http.admin_listen",
             config.admin,
-            self._rest([*about, *self._clock_routes(is_admin=True)], is_admin=True),
+            self._rest([*about, *self._admin_routes(is_admin=True)], is_admin=True),
             counters,
             admin_limits,
         )
@@ -341,13 +342,16 @@ class Node:
         await self._sync_threads.run(self.clock.save)
         return state
 
-    def _clock_routes(self, *, is_admin: bool = False) -> list[Route]:
-        return clock_routes(
-            state=self.clock.state,
-            confirm=self._confirm_clock,
-            is_admin=is_admin,
-            admin_address=lambda: str(self.http_admin_address),
+    def _admin_routes(self, *, is_admin: bool = False) -> list[Route]:
+        """What only the administrator's listener carries out; the public one says where that is."""
+
+        def address() -> str:
+            return str(self.http_admin_address)
+
+        clock = clock_routes(
+            state=self.clock.state, confirm=self._confirm_clock, is_admin=is_admin, admin_address=address
         )
+        return clock + partition_routes(reopen=self.broker.reopen, is_admin=is_admin, admin_address=address)
 
     def _rest(self, others: list[Route], *, is_admin: bool) -> Router:
         return rest_router(

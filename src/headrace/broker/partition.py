@@ -10,14 +10,18 @@ A subscriber (the queue over this partition) writes with the turn, so that it is
 it. Its entries come first, because they were decided before anything else of the turn was there to be seen; then the
 messages that were sent through it, then the senders' batches. It may refuse these (a queue that is full, or that could
 not hand them out), and it is asked once a batch is known to be new, and before anything of the turn is written.
+
+All of this runs under the partition's guard (`guard.py`). An error that no rule expects ends the term: the log refuses
+everything from then on, and every sender and waiter is told so.
 """
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
+from headrace.broker.guard import Guard, in_doubt
 from headrace.broker.held_back import HeldBack
 from headrace.broker.intake import check_records, with_codec
 from headrace.broker.pending import Appended, Pending, PendingMarker, Promised
@@ -41,7 +45,6 @@ from headrace.model.errors import (
     HeadraceError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
-    PartitionOfflineError,
     UnknownEpochError,
     UnsupportedError,
 )
@@ -50,6 +53,8 @@ from headrace.model.topic import Durability, TimestampType, TopicConfig
 from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
 
 _NO_OFFSET = Offset(-1)
+# One turn in so many is followed by a look at what must hold.
+_CHECK_TURNS = 256
 
 _logger = logging.getLogger(__name__)
 
@@ -68,20 +73,21 @@ class Partition(TimeLookup, Stability):
         self.waiters: set[Waiter] = set()
         self._store = store
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
+        self.guard = Guard(clock=clock, stop=partial(store.stop_unexpectedly, log))
         self._producers = ProducerFold()
         self._held_back = HeldBack(clock)
         self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
+        self._turn_count = 0
         self._subscriber: Subscriber | None = None
-        self._turn = Turn(write=self._write_turn, count=self._pending_count)
+        self._turn = Turn(guard=self.guard, write=self._write_turn, count=self._pending_count)
         self.write_soon = self._turn.write_soon
         self.write_after_reading = self._turn.write_after_reading
         self._high_watermark = log.durable_offset
-        log.listener = self._advance
-        log.take_snapshots = self._take_snapshots
-        log.write_pending = self.write_now
+        log.listener = partial(self.guard.run, self._advance)
+        log.take_snapshots = self._take_snapshots  # the store guards these two
         log.open_limit = self._open_limit
+        log.write_pending = self.write_now
         log.transactions = self
 
     # Where it stands.
@@ -193,21 +199,27 @@ class Partition(TimeLookup, Stability):
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
         is_due = self._turn.is_due or (self._subscriber is not None and self._subscriber.has_pending)
         if is_due and self.log.broken is None:
-            self._write_turn()
+            self.guard.run(self._write_turn)
 
     def _pending_count(self) -> int:
         return len(self._queue) + (self._subscriber.pending_count if self._subscriber is not None else 0)
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop; on a full disk, what frees space and no sends."""
-        if not self._store.admits(self.log):
-            self._store.call_when_admitted(self._write_turn)
+        log = self.log
+        if log.broken is not None:
+            self._refuse_all()
             return
-        self._turn.begin_next()
-        queue, self._queue = self._queue, []
+        # Unsynced files stay open, and only so many may (failure row 25).
+        if not (log.segments[-1].is_held or self._store.files.has_room):
+            self._store.call_when_admitted(partial(self.guard.run, self._write_turn))
+            return
+        self._turn.is_due = False
         subscriber = self._subscriber
         share = NOTHING if subscriber is None else subscriber.contribute()
+        queue, self._queue = self._queue, []
         promised: list[Promised] = []
+        end_before = log.end_offset
         try:
             try:
                 self._write_placed(queue, share, promised)
@@ -215,14 +227,34 @@ class Partition(TimeLookup, Stability):
                 promised.clear()
                 markers = self._refuse_sends(queue, error)
                 self._write_placed(markers, Contribution(share.entries, ()), promised)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
-            self._refuse(promised, error)
-            return
+        except Exception as error:
+            if log.end_offset != end_before:
+                self._promised.extend(promised)
+            elif isinstance(error, HeadraceError):
+                self._refuse(promised, error)
+                return
+            else:
+                self._queue = queue + self._queue
+            raise
         self._promised.extend(promised)
+        self._turn_count += 1
+        if not self._turn_count % _CHECK_TURNS:
+            self._check_invariants()
         # With `fsync` what was written now is committed later, and only a retry may be so already.
-        is_synced_later = self.log.config.durability is Durability.FSYNC
+        is_synced_later = log.config.durability is Durability.FSYNC
         if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
             self._advance()
+
+    def _check_invariants(self) -> None:
+        """Assert what must hold between turns, as far as that is cheap. Where it does not, the guard ends the term."""
+        log = self.log
+        log.check_invariants()
+        assert self._high_watermark <= log.end_offset, f"{self._high_watermark} is committed, and {log.end_offset} ends"
+        assert self._producers.end_offset == log.end_offset, f"producers are known up to {self._producers.end_offset}"
+        if self._promised:
+            assert self._promised[-1].end <= log.end_offset, f"{self._promised[-1]} lies behind {log.end_offset}"
+        if self._subscriber is not None:
+            self._subscriber.check_invariants()
 
     def _write_placed(
         self, queue: Sequence[Pending | PendingMarker], share: Contribution, promised: list[Promised]
@@ -270,12 +302,8 @@ class Partition(TimeLookup, Stability):
             self._subscriber.refused_messages(error)
         return markers
 
-    def _refuse(self, promised: list[Promised], error: Exception) -> None:
-        """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
-        if not isinstance(error, HeadraceError):
-            _logger.critical("partition stopped on an unexpected error", exc_info=error)
-            self.log.fail(error)
-            error = PartitionOfflineError(f"{self.log.directory} stopped on an unexpected error: {error!r}")
+    def _refuse(self, promised: list[Promised], error: HeadraceError) -> None:
+        """Nothing of a turn was written, for a reason that rules expect."""
         for promise in promised:
             promise.promise.fail(error)
         if self._subscriber is not None:
@@ -283,10 +311,19 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
 
+    def stop(self, error: Exception) -> HeadraceError:
+        """End the term on an error that no rule expects, in a call from outside. Returns what to answer that call."""
+        self.guard.stop(error)
+        try:
+            self.log.check_usable()
+        except HeadraceError as offline:
+            return in_doubt(offline)
+        raise AssertionError(f"{self.id} goes on after {error!r}")
+
     def take_offline(self, damage: HeadraceError) -> None:
-        """Somebody came by damage: nothing more is written here, and everybody is told in a turn of their own."""
+        """Damage was found: nothing more is written here, and every caller is told in a turn of its own."""
         self.log.fail(damage)
-        self._loop.call_soon(self.log.listener)
+        self.guard.call_soon(self._advance)
 
     # The subscriber.
 
@@ -412,12 +449,16 @@ class Partition(TimeLookup, Stability):
             promise.keep(answer)
 
     def _refuse_all(self) -> None:
-        """The disk failed: what was written may or may not be there, and nobody is told that it is."""
+        """The log is broken. What was written may or may not be there, and nobody is told that it is."""
         try:
             self.log.check_usable()
         except HeadraceError as error:
+            doubt = in_doubt(error)
             while self._promised:
-                self._promised.popleft().promise.fail(error)
+                self._promised.popleft().promise.fail(doubt)
+            queue, self._queue = self._queue, []
+            for pending in queue:
+                pending.promise.fail(error)
         for waiter in list(self.waiters):
             waiter.wake()
         if self._subscriber is not None:

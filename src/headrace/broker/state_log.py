@@ -71,6 +71,10 @@ def _apply(fold: StateFold, batch: Buffer) -> None:
             fold.apply_entry(control_kind(record), record.value or b"")
 
 
+def _ignore(_: HeadraceError) -> None:
+    """Its owner has nobody to tell."""
+
+
 class StateLog(Generic[FoldType, OpType]):
     """A fold and its way into its partition. Its owner decides, and calls `write` with what it has decided."""
 
@@ -85,9 +89,10 @@ class StateLog(Generic[FoldType, OpType]):
     ) -> None:
         self.partition = partition
         self.fold = fold
+        self.ended: Callable[[HeadraceError], None] = _ignore  # told when the log has broken
         self._name = name
         self._clock = clock
-        self._ledger: Ledger[OpType] = Ledger(partition, clock=clock, encode=encode)
+        self._ledger: Ledger[OpType] = Ledger(partition, encode=encode)
         partition.attach(self)
         partition.log.retainer = self
 
@@ -129,8 +134,12 @@ class StateLog(Generic[FoldType, OpType]):
             self.partition.log.check_usable()
         except HeadraceError as error:
             self._ledger.end(error)
+            self.ended(error)
             return
         self._ledger.advanced()
+
+    def check_invariants(self) -> None:
+        self._ledger.check_invariants(self.fold.end_offset)
 
     @property
     def has_pending(self) -> bool:

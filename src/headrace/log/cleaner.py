@@ -60,6 +60,7 @@ class Cleaner:
         lock: Callable[[PartitionLog], asyncio.Lock],
         checkpoint: Callable[[PartitionLog], Awaitable[bool]],
         discard: Callable[[PartitionLog, Sequence[str]], Awaitable[None]],
+        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.pace = Pace(clock)
         self._disk = disk
@@ -70,7 +71,9 @@ class Cleaner:
         self._lock = lock
         self._checkpoint = checkpoint
         self._discard = discard
+        self._stop = stop
         self._one_at_a_time = asyncio.Lock()
+        self._current: PartitionLog | None = None  # the last one that was worked on
         self._is_ended = False
         self._compactor = Compactor(
             disk=disk,
@@ -88,6 +91,12 @@ class Cleaner:
         self._is_ended = True
         self.pace.end()
 
+    async def let_go(self, partition_log: PartitionLog) -> None:
+        """Wait until nothing is done with a log that is broken: work on it is given up at the next slice."""
+        if self._current is partition_log:
+            async with self._one_at_a_time:
+                pass
+
     async def clean_all(self, logs: Mapping[PartitionId, PartitionLog]) -> None:
         """Clean whatever is worth it now. Damage, or a full disk, in one partition does not hold up the others."""
         for id, partition_log in list(logs.items()):
@@ -101,6 +110,8 @@ class Cleaner:
                     "cleaning of a partition failed and is tried again later",
                     extra={"directory": partition_log.directory, "error": str(error)},
                 )
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._stop(partition_log, error)
             # Most have nothing to do and never wait.
             await asyncio.sleep(0)
 
@@ -109,6 +120,7 @@ class Cleaner:
         async with self._one_at_a_time:
             if self._is_ended or partition_log.broken is not None:
                 return False
+            self._current = partition_log
             began_us = self._clock.monotonic_us()
             if is_compacted(partition_log):
                 is_done, stats = await self._compactor.compact(partition_log), self.compaction

@@ -5,11 +5,17 @@ group gathers. *Direct*: a partition with a large append syncs its own segments;
 appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
 partition's `durable_offset` only ever grows over a prefix of its log.
 
+What the journal cannot take, the segments do, before anyone is answered; only a partition whose segments fail too goes
+offline. How much of a failed write reached the device is not known, so the journal is not written to again until the
+node restarts: that write stays its last. A record of it that a recovery finds whole is harmless. It holds the very
+bytes that the segments took, at the same offsets, and all before it is in the journal or in the segments.
+
 Syncs of one partition never overlap, because the kernel reports a failed write to one caller only: whoever came second
 would believe in bytes that are lost.
 """
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -29,6 +35,8 @@ from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
 from headrace.model.errors import HeadraceError, OverloadedError
 from headrace.model.ids import Offset, PartitionId
+
+_logger = logging.getLogger(__name__)
 
 # One write takes at most this part of a journal file, however many partitions were written to in a turn.
 _WRITES_IN_FILE_MIN = 4
@@ -115,6 +123,7 @@ class Committer:
         journal: Journal,
         config: LogConfig,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.stats = SyncStats()
         self._disk = disk
@@ -123,6 +132,7 @@ class Committer:
         self._journal = journal
         self._config = config
         self._spawn = spawn
+        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._places: dict[PartitionLog, bytes] = {}
@@ -130,7 +140,7 @@ class Committer:
         self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
         self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
         self._journal_runs = False
-        self._journal_failure: Exception | None = None
+        self.journal_failure: OSError | None = None  # why every append syncs its segment until the node restarts
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
@@ -138,6 +148,7 @@ class Committer:
         self._trickling: set[PartitionLog] = set()
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
+        self._kept: dict[int, set[PartitionLog]] = {}  # logs that need a journal file which is kept, by its generation
         self._ended = False
         self._rests: set[asyncio.Event] = set()
 
@@ -187,7 +198,7 @@ class Committer:
         """Whether an append of this size at this offset will be made durable by the journal."""
         group = self._groups.get(log)
         size_all = size if group is None else size + group.size
-        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
+        fits = size_all < self._config.journal_append_bytes_max and self.journal_failure is None
         return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
@@ -248,7 +259,9 @@ class Committer:
                 put_off.append(log)
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 continue
-        failures: Sequence[OSError | None] = [None] * len(plans)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._stop(log, error)
+        failures: Sequence[Exception | None] = [None] * len(plans)
         if any(plan.files or plan.directory for _, plan in plans):
             began_us = self._clock.monotonic_us()
             failures = await self._threads.run(lambda: [self._run(plan) for _, plan in plans])
@@ -257,15 +270,17 @@ class Committer:
             if isinstance(failure, FlushPutOffError):
                 put_off.append(log)
             self.stats.failures += failure is not None
+            if failure is not None and not isinstance(failure, OSError):
+                self._stop(log, failure)
             log.flushed(plan, failure)
             self.stats.segment_syncs += len(plan.files)
         return changed, put_off
 
-    def _run(self, plan: FlushPlan) -> OSError | None:
+    def _run(self, plan: FlushPlan) -> Exception | None:
         """Blocks. A failure is that log's own, and the next one in line is synced all the same."""
         try:
             plan.run(self._disk)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is
             return error
         return None
 
@@ -290,6 +305,24 @@ class Committer:
             self._places.pop(log, None)
         del self._locks[log.id]
 
+    async def settled(self, log: PartitionLog) -> None:
+        """Wait until nothing is in flight for a log that is broken. What the journal holds of it is kept."""
+        await self.leave_journal(log)
+        async with self.lock(log):
+            pass
+
+    def recovered(self, log: PartitionLog) -> None:
+        """A broken log was opened anew, and nothing in the journal is needed for it any more."""
+        self._journaled.discard(log)
+        self._behind.pop(log, None)
+        self._places.pop(log, None)
+        for generation, logs in list(self._kept.items()):
+            logs.discard(log)
+            if not logs:
+                del self._kept[generation]
+                self._journal.release(generation)
+        self._file_freed.set()
+
     # The journal's lane.
 
     async def _run_journal(self) -> None:
@@ -297,7 +330,7 @@ class Committer:
             while self._groups:
                 groups, self._groups = self._groups, {}
                 self._writing = groups
-                if self._journal_failure is None:
+                if self.journal_failure is None:
                     await self._write_groups(groups)
                     if len(groups) >= _BUSY_COUNT and self._groups:
                         await self._clock.sleep(_GATHER_MS)
@@ -322,14 +355,14 @@ class Committer:
         await self._write_part(part, size)
 
     async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
+        if self.journal_failure is not None:  # in an earlier part
+            self._divert(part)
+            return
         try:
             if not self._journal.has_room(size):
                 await self._switch()
         except OSError as error:
-            # Nothing of this write has reached a file, so the segments take all of it.
-            self.stats.failures += 1
-            if not is_no_room(error) and not is_no_descriptor(error):
-                self._journal_failure = error
+            self._note_failure(error)
             self._divert(part)
             return
         self._journaled.update(part)
@@ -339,16 +372,9 @@ class Committer:
             began_us = self._clock.monotonic_us()
             await self._threads.run(partial(self._write_and_tell, write, meanwhile) if meanwhile else write)
         except OSError as error:
-            self.stats.failures += 1
-            if is_no_room(error):
-                self._journal.end_file()
-                self._divert(part)
-                return
-            # What of this write is on the device is not known, so it is not repeated and the file not used again.
-            self._journal_failure = error
-            for log in part:
-                log.fail(error)
-                log.listener()
+            self._note_failure(error)
+            self._journal.end_file()
+            self._divert(part)
             return
         self.stats.journal_time.add(self._clock.monotonic_us() - began_us)
         self.stats.journal_syncs += 1
@@ -364,6 +390,15 @@ class Committer:
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
                     self._trickling.add(log)
                     self._spawn(self._trickle(log))
+
+    def _note_failure(self, error: OSError) -> None:
+        self.stats.failures += 1
+        if not is_no_room(error) and not is_no_descriptor(error):
+            self.journal_failure = error
+            _logger.critical(
+                "journal cannot be written; appends sync their segments until the node restarts",
+                extra={"error": str(error)},
+            )
 
     def _divert(self, part: dict[PartitionLog, Group]) -> None:
         """Have the segments make durable what the journal could not take."""
@@ -417,9 +452,11 @@ class Committer:
             if put_off and not await self.rest():
                 break
             await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
-        if not left and all(log.broken is None or log.is_deleted for log in logs):
-            self._journal.release(generation)
-        else:
-            # The recovery of what is broken or found no space will need its records.
+        # The recovery of what is broken or found no space will need its records.
+        needing = {log for log in logs if log.needs_journal} | set(left)
+        if needing:
             self._journal.retire(generation)
+            self._kept[generation] = needing
+        else:
+            self._journal.release(generation)
         self._file_freed.set()

@@ -79,6 +79,7 @@ class LogStore:
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
         self.damage = Damage()
+        self.unexpected_count = 0  # errors that no rule expects, each of which ends a partition's term
         self.ballast = Ballast(disk, directory, size_bytes=0) if ballast is None else ballast
         self.space = Space(disk, directory, reserve_bytes=config.disk_reserve_bytes, ballast=self.ballast)
         self.files = Files(disk, open_max=config.open_files_max, space=self.space)
@@ -118,6 +119,7 @@ class LogStore:
             journal=self._journal,
             config=self._config,
             spawn=self._spawn,
+            stop=self.stop_unexpectedly,
         )
         self.cleaner = Cleaner(
             disk=self._disk,
@@ -129,6 +131,7 @@ class LogStore:
             lock=self.committer.lock,
             checkpoint=self.checkpoint,
             discard=self._discard,
+            stop=self.stop_unexpectedly,
         )
         await self._look_at_space()
         self._spawn(self._maintain_always())
@@ -201,6 +204,35 @@ class LogStore:
             raise disk_error.refusal(error, error.filename or self._directory, "made") from error
         self.logs.update(made)
 
+    def is_offline(self, id: PartitionId) -> bool:
+        partition_log = self.logs.get(id)
+        return id in self.refused or (partition_log is not None and partition_log.broken is not None)
+
+    async def recover(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
+        """Close a partition that is offline, and open it anew from its files and the journal.
+
+        It takes part in nothing before `replace`. Where this fails, the partition stays as it is.
+        """
+        old = self.logs.get(id)
+        if old is not None:
+            await self.cleaner.let_go(old)
+            await self.committer.settled(old)
+        self.files.close_under(self._startup.path(id))
+        async with self._trash_lock:
+            try:
+                return await self._sync_threads.run(partial(self._startup.recover_one, id, config))
+            except OSError as error:
+                raise disk_error.refusal(error, error.filename or self._directory, "recovered") from error
+
+    def replace(self, partition_log: PartitionLog) -> None:
+        """Let a log that was recovered take the place of the broken one."""
+        old = self.logs.get(partition_log.id)
+        self.logs[partition_log.id] = partition_log
+        self.refused.pop(partition_log.id, None)
+        if old is not None:
+            old.is_replaced = True
+            self.committer.recovered(old)
+
     async def delete(self, id: PartitionId) -> None:
         """Move a partition's files into the trash, and empty that."""
         partition_log = self.logs.pop(id, None)
@@ -239,14 +271,25 @@ class LogStore:
                 partition_log.listener()
                 partition_log.check_usable()
 
+    def stop_unexpectedly(self, partition_log: PartitionLog, error: Exception) -> None:
+        """End a partition's term on an error that no rule expects. What depends on that partition is told."""
+        self.unexpected_count += 1
+        if partition_log.broken is not None:
+            log.warning(
+                "another unexpected error in a partition that is offline",
+                extra={"directory": partition_log.directory, "error": repr(error)},
+            )
+            return
+        log.critical(
+            "partition stopped on an unexpected error", extra={"directory": partition_log.directory}, exc_info=error
+        )
+        partition_log.fail(error)
+        partition_log.listener()
+
     # Descriptors.
 
-    def admits(self, partition_log: PartitionLog) -> bool:
-        """Whether an append may be written now: unsynced files stay open, and only so many may (failure row 25)."""
-        return partition_log.active.is_held or self.files.has_room
-
     def call_when_admitted(self, callback: Callable[[], None]) -> None:
-        """Sync some logs to free their files, and call back, in order, as that succeeds."""
+        """Sync some logs to free their files, and call back, in order, as there is room for one more."""
         self._unadmitted.append(callback)
         if len(self._unadmitted) == 1:
             self._spawn(self._free_files())
@@ -321,11 +364,15 @@ class LogStore:
                 return False
             partition_log.write_pending()
             try:
+                snapshots = partition_log.take_snapshots()
                 flush = partition_log.plan_flush()
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 partition_log.listener()
                 return False
-            plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self.stop_unexpectedly(partition_log, error)
+                return False
+            plan = plan_checkpoint(partition_log, snapshots, shutdown_id=shutdown_id)
             failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
@@ -345,6 +392,9 @@ class LogStore:
                 for segment in partition_log.segments:
                     if segment.index is not None:
                         segment.index.forget_saved()
+                return False
+            except Exception as error:  # noqa: BLE001 - a snapshot that cannot be encoded, for one
+                self.stop_unexpectedly(partition_log, error)
                 return False
             checkpointed(partition_log, plan)
             return True
@@ -401,6 +451,8 @@ class LogStore:
 
     async def _try_maintain(self, partition_log: PartitionLog) -> None:
         """A full disk, or damage in one partition, is no reason to stop looking after the others."""
+        if partition_log.broken is not None:
+            return
         try:
             floor = min(partition_log.durable_offset, partition_log.open_limit())
             await self.maintain(partition_log, floor=floor)
@@ -409,6 +461,8 @@ class LogStore:
                 "maintenance of a partition failed and is tried again later",
                 extra={"directory": partition_log.directory, "error": str(error)},
             )
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self.stop_unexpectedly(partition_log, error)
 
     async def _watch_space(self) -> None:
         elapsed_ms = 0

@@ -112,6 +112,7 @@ class PartitionLog:
         self.checkpoint_error = OSError("no checkpoint has failed")  # the last one's, where it has
         self.write_error: DiskFailedError | None = None  # of the last write or new segment, where the disk refused it
         self.is_deleted = False
+        self.is_replaced = False  # it was broken, and the partition has been opened anew
         # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
         # What the log's owner has to do that need not wait for what it appended last to be durable: called once, while
@@ -173,6 +174,22 @@ class PartitionLog:
     def has_unsynced(self) -> bool:
         return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
 
+    def check_invariants(self) -> None:
+        """Assert the order of the offsets: see the top of this file."""
+        offsets = (self.recovery_point, self.durable_offset, self.end_offset)
+        assert list(offsets) == sorted(offsets), f"recovery point, durable offset and end are {offsets}"
+        assert self.covered_offset <= self.end_offset, f"{self.covered_offset} is covered, {self.end_offset} ends"
+        assert self.start_offset <= self.end_offset, f"{self.start_offset} begins, and {self.end_offset} ends"
+        active = self.active
+        assert active.base_offset <= active.next_offset == self.end_offset, (
+            f"{active.path} ends at {active.next_offset}"
+        )
+
+    @property
+    def needs_journal(self) -> bool:
+        """Whether it is to be recovered, from what the journal holds too."""
+        return self.broken is not None and not self.is_deleted and not self.is_replaced
+
     def fail(self, error: Exception) -> None:
         """Refuse everything from now on. Nothing will be synced here any more, so no file need stay open for it."""
         if self.broken is None:
@@ -193,12 +210,19 @@ class PartitionLog:
             raise self.broken
         if isinstance(self.broken, CorruptLogError):
             raise PartitionOfflineError(
-                f"{self.directory} is offline on this node since damage was found: {self.broken}; then restart the node"
+                f"{self.directory} is offline on this node since damage was found: {self.broken}; "
+                "then reopen it (headrace topic reopen) or restart the node"
+            )
+        if self.broken is not None and not isinstance(self.broken, OSError | HeadraceError):
+            raise PartitionOfflineError(
+                f"{self.directory} is offline on this node since it met an unexpected error ({self.broken!r}); report "
+                "it with the traceback in the node's log, then reopen it (headrace topic reopen) or restart the node"
             )
         if self.broken is not None:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since its disk failed ({self.broken}); "
-                "check the disk and restart the node, which recovers the partition from its files"
+                "check the disk, then reopen it (headrace topic reopen) or restart the node, either of which recovers "
+                "it from its files"
             )
 
     def checkpoint_refusal(self) -> HeadraceError:

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 PARTITIONS = "partitions"
 _MARK = "clean-shutdown"
+_RECOVERY_FILES_MAX = 8  # of one partition that is recovered while the node runs
 
 
 class Opened(NamedTuple):
@@ -118,10 +119,38 @@ class Startup:
     def path(self, id: PartitionId) -> str:
         return f"{self._directory}/{PARTITIONS}/{id.directory}"
 
+    def recover_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
+        """Open a partition that was offline, from its files and from what the journal holds of it.
+
+        A checkpoint says that the journal is done with, or a crash would replay old records beside what is appended
+        now. One call at a time, and none of its records may be on its way to the journal.
+        """
+        sequence = self._journal.sequence
+        records = self._journal.records_of(id)
+        # Its own, because this is a thread and the loop uses the others.
+        files = Files(self._disk, open_max=_RECOVERY_FILES_MAX, space=self._files.space)
+        opening = Opening(self._disk, files, self._trash, "", self._clock.wall_ms(), {id: records})
+        opened = Opened({}, {})
+        try:
+            opened.logs[id] = self._open(id, config, opening)
+            self._replay(records, opened)
+            if id in opened.refused:
+                raise opened.refused[id]
+            partition_log = opened.logs[id]
+            partition_log.journal_sequence = sequence
+            self._checkpoint(partition_log)
+        finally:
+            files.close_all()
+        partition_log.files = self._files
+        return partition_log
+
     def open_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
         """Open a partition, or make it if it never was made."""
         now_ms = self._clock.wall_ms()
         opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, now_ms, self._journaled)
+        return self._open(id, config, opening)
+
+    def _open(self, id: PartitionId, config: TopicConfig, opening: Opening) -> PartitionLog:
         path, was_made = self.path(id), id in self._made
         if self._disk.exists(path):
             return open_log(id, path, config, opening, was_made=was_made)
@@ -153,7 +182,7 @@ class Startup:
         log.critical("partition refused to open", extra={"directory": self.path(id), "error": str(error)})
         opened.logs.pop(id, None)
         if isinstance(error, OSError):
-            error = PartitionOfflineError(f"{self.path(id)} could not be read: {error}; check the disk and restart")
+            error = PartitionOfflineError(f"{self.path(id)} could not be read: {error}; check the disk, then reopen it")
         opened.refused[id] = error
 
     def _replay(self, records: Iterable[JournalRecord], opened: Opened) -> None:
@@ -222,8 +251,11 @@ class Startup:
     def leave(self, shutdown_id: str) -> None:
         """Close everything; with a shutdown id, as a clean stop."""
         if shutdown_id:
-            self._journal.clear()
-            write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
+            try:
+                self._journal.clear()
+                write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
+            except OSError as error:
+                log.warning("the mark of a clean stop could not be left", extra={"error": str(error)})
         self._journal.close()
         self._files.close_all()
 

@@ -6,6 +6,7 @@ that partition: this one, as long as there is one node.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
@@ -82,16 +83,14 @@ class NodeGroups:
         while True:
             await self._clock.sleep(self.config.expiry_interval_ms)
             for shard in self._shards:
-                await self._expire(shard)
+                with suppress(HeadraceError), shard.guard.watching():
+                    await self._expire(shard)
 
     async def _expire(self, shard: Shard) -> None:
         for at, group_id in enumerate(shard.group_ids()):
             if at % _GROUPS_A_TURN == _GROUPS_A_TURN - 1:
                 await asyncio.sleep(0)
-            try:
-                shard.check_open()
-            except HeadraceError:
-                return
+            shard.check_open()
             shard.expire(group_id, retention_ms=self.config.offsets_retention_ms)
 
     def send_home(self) -> None:
@@ -107,11 +106,9 @@ class NodeGroups:
             topic = change.topic
             places = {PartitionId(topic.id, index) for index in range(topic.partition_count)}
             for shard in self._shards:
-                try:
+                with suppress(HeadraceError), shard.guard.watching():
                     shard.check_open()
-                except HeadraceError:
-                    continue
-                shard.forget_partitions(places)
+                    shard.forget_partitions(places)
 
     # Members.
 

@@ -23,7 +23,8 @@ class Keeper:
         for partition in list(live.partitions):
             if live.is_closed or partition.partition.log.broken is not None:  # since the last one was waited for
                 continue
-            with suppress(HeadraceError):  # the partition's own state says what is wrong with it
+            # The partition's own state says what is wrong with it.
+            with suppress(HeadraceError), partition.partition.guard.watching():
                 await self._keep(partition)
 
     async def _keep(self, partition: PartitionQueue) -> None:

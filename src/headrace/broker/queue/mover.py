@@ -125,8 +125,10 @@ class Mover:
         try:
             while not live.is_closed and (work := self._work(live)):
                 partition, dying = work
+                failed: HeadraceError | None = None
                 try:
-                    failed = await self._move(live, partition, dying)
+                    with partition.partition.guard.watching():
+                        failed = await self._move(live, partition, dying)
                 except HeadraceError as error:
                     failed = error
                 if failed is None:
@@ -149,11 +151,13 @@ class Mover:
 
     def _work(self, live: LiveQueue) -> tuple[PartitionQueue, list[Dying]] | None:
         for partition in live.partitions:
-            fold = partition.advanced_fold()
-            dying = fold.dying(_BATCH_COUNT)
-            if fold.config.dead_letter_expired:
-                overdue = fold.expired(_BATCH_COUNT - len(dying))
-                dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
+            dying: list[Dying] = []
+            with partition.partition.guard.watching():
+                fold = partition.advanced_fold()
+                dying += fold.dying(_BATCH_COUNT)
+                if fold.config.dead_letter_expired:
+                    overdue = fold.expired(_BATCH_COUNT - len(dying))
+                    dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
             if dying:
                 return partition, dying
         return None
