@@ -85,8 +85,12 @@ class World:
         self.epoch = Epoch(self.epoch + 1)
         for id, log in self.store.logs.items():
             log.listener = lambda id=id, log=log: self._note(id, log)  # type: ignore[misc]
+            log.progress.commit(log.end_offset)
 
     def _note(self, id: PartitionId, log: PartitionLog) -> None:
+        """What the log's owner does: say what is committed, and answer for it."""
+        is_fsync = log.config.durability is Durability.FSYNC
+        log.progress.commit(log.durable_offset if is_fsync else log.end_offset)
         if log.broken is None and log.config.durability is Durability.FSYNC:
             self.promised_end[id] = max(self.promised_end[id], log.durable_offset)
 
@@ -107,6 +111,8 @@ class World:
             self.sent[log.id][base + delta] = value
         if is_fsync:
             self.store.committer.commit(log, base, [batch.data], len(batch.data))
+        else:
+            self._note(log.id, log)
         return base
 
     async def settle(self) -> None:

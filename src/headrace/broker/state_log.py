@@ -61,7 +61,14 @@ async def restore_state(
         _apply(fold, batch)
 
     return await restore_fold(
-        partition, name=name, empty=empty, restore=restore, apply=apply, store=store, threads=threads
+        partition,
+        name=name,
+        empty=empty,
+        restore=restore,
+        apply=apply,
+        store=store,
+        threads=threads,
+        needs_all=True,
     )
 
 

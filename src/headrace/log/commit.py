@@ -3,7 +3,7 @@
 Two lanes. *Journal*: small appends of all partitions go into one journal write and one sync; while it runs, the next
 group gathers. *Direct*: a partition with a large append syncs its own segments; until that lane is empty its small
 appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
-partition's `durable_offset` only ever grows over a prefix of its log.
+partition's durable offset only ever grows over a prefix of its log.
 
 Syncs of one partition never overlap, because the kernel reports a failed write to one caller only: whoever came second
 would believe in bytes that are lost.
@@ -176,8 +176,7 @@ class Committer:
             group = self._groups[log] = Group(place, base_offset)
         group.buffers.extend(buffers)
         group.size += size
-        group.end_offset = log.end_offset
-        log.covered_offset = log.end_offset
+        group.end_offset = log.covered_offset = log.progress.end
         if not self._journal_runs:
             self._journal_runs = True
             # Not at once: the other partitions that were written in this turn of the loop join.
@@ -191,7 +190,7 @@ class Committer:
         return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
-        log.covered_offset = log.end_offset
+        log.covered_offset = log.progress.end
         if log not in self._direct:
             self._direct.add(log)
             self._loop.call_soon(self._start_direct, log)
@@ -203,7 +202,7 @@ class Committer:
         self._spawn(self._run_direct(log))
 
     async def _run_direct(self, log: PartitionLog) -> None:
-        while log.durable_offset < log.covered_offset and log.broken is None:
+        while log.progress.durable < log.covered_offset and log.broken is None:
             if not await self.flush(log) and not await self.rest():
                 return  # the lane stays: the journal may take nothing behind what is not durable
         self._direct.discard(log)
@@ -356,7 +355,7 @@ class Committer:
         behind = self._behind
         for log, group in part.items():
             if log.broken is None:
-                log.durable_offset = max(log.durable_offset, group.end_offset)
+                log.progress.sync(group.end_offset)
                 log.listener()
                 # In pieces, since one sync of all that a journal file holds would take the disk for so long that
                 # everybody's journal waits.

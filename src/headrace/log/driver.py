@@ -27,13 +27,17 @@ from headrace.log.journal import Journal
 from headrace.log.maintenance import (
     checkpointed,
     expire,
+    expired,
+    is_committed,
     needs_checkpoint,
     needs_roll,
     plan_checkpoint,
     plan_drop,
     plan_truncation,
+    with_publications,
 )
 from headrace.log.partition_log import PartitionLog
+from headrace.log.progress import NO_SNAPSHOT
 from headrace.log.reader import Blocking, ReadAt, Reads
 from headrace.log.space import Space
 from headrace.log.startup import Startup
@@ -127,7 +131,7 @@ class LogStore:
             threads=self._read_threads,
             sync_threads=self._sync_threads,
             lock=self.committer.lock,
-            checkpoint=self.checkpoint,
+            publish=self.publish,
             discard=self._discard,
         )
         await self._look_at_space()
@@ -325,7 +329,9 @@ class LogStore:
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 partition_log.listener()
                 return False
-            plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
+            # What is frozen waits for its own offset to be committed: replaced by newer states, it might wait for ever.
+            partition_log.frozen = partition_log.frozen or partition_log.take_snapshots()
+            plan = plan_checkpoint(partition_log, shutdown_id=shutdown_id)
             failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
@@ -336,6 +342,7 @@ class LogStore:
             try:
                 if failure is not None:
                     raise failure
+                plan = with_publications(partition_log, plan)
                 # By it records are deleted, and segments that are done with.
                 await self._sync_threads.run(lambda: self.ballast.insist(lambda: plan.run(self._disk)))
             except OSError as error:
@@ -349,6 +356,19 @@ class LogStore:
             checkpointed(partition_log, plan)
             return True
 
+    async def publish(self, partition_log: PartitionLog, upto: Offset) -> None:
+        """Have both snapshots of every fold cover an offset, because something below it is to go.
+
+        In a log that goes on, the next ones are published soon anyway, so only an idle one is given a second copy.
+        """
+        progress = partition_log.progress
+        end = progress.end
+        for _ in range(2):
+            if progress.older >= upto or progress.end > end or not is_committed(partition_log):
+                return
+            if not await self.checkpoint(partition_log):
+                return
+
     async def maintain(self, partition_log: PartitionLog, *, floor: Offset) -> None:
         """Roll, checkpoint and expire one log, as far as each is due."""
         if partition_log.broken is not None:
@@ -358,8 +378,12 @@ class LogStore:
             partition_log, self._config
         ):
             partition_log.roll(now_ms=wall_ms)
-        if needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
+        is_published_late = len(partition_log.frozen) > 0 and is_committed(partition_log)
+        if is_published_late or needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
             await self.checkpoint(partition_log)
+        going = expired(partition_log, floor=floor, now_ms=now_ms)
+        if going and partition_log.progress.older != NO_SNAPSHOT:
+            await self.publish(partition_log, going[-1].next_offset)
         async with self.committer.lock(partition_log):
             while partition_log.broken is None:
                 expire(partition_log, floor=floor, now_ms=now_ms)
@@ -402,8 +426,7 @@ class LogStore:
     async def _try_maintain(self, partition_log: PartitionLog) -> None:
         """A full disk, or damage in one partition, is no reason to stop looking after the others."""
         try:
-            floor = min(partition_log.durable_offset, partition_log.open_limit())
-            await self.maintain(partition_log, floor=floor)
+            await self.maintain(partition_log, floor=partition_log.open_limit())
         except (HeadraceError, OSError) as error:
             log.warning(
                 "maintenance of a partition failed and is tried again later",

@@ -99,10 +99,13 @@ def open_log(
     else:
         partition_log = _recover(id, directory, config, opening, segments, epochs, log_start, point, trusted)
     partition_log.saved = point
-    partition_log.recovery_point = Offset(point.recovery_point)
+    partition_log.progress.resume(
+        older=Offset(point.snapshot_offset),
+        committed=Offset(point.committed),
+        recovery=Offset(point.recovery_point),
+    )
     partition_log.recovery_base = Offset(point.recovery_segment)
     partition_log.journal_sequence = point.journal_sequence
-    partition_log.snapshot_offset = Offset(point.snapshot_offset)
     return partition_log
 
 
