@@ -137,6 +137,7 @@ class Partition(TimeLookup, Stability):
         if not self.log.end_offset:
             return ()
         self._producers.transactions.forget_below(self.progress.start)
+        self._producers.transactions.settle(self.progress.committed)
         taken: list[TakenSnapshot] = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
         if self._subscriber is not None:
             snapshot = self._subscriber.snapshot()
