@@ -70,7 +70,7 @@ class Partition(TimeLookup, Stability):
         self.progress = log.progress
         self._rule = rule
         self.epoch = epoch
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}
         self._store = store
         self._clock = clock
         self._loop = asyncio.get_running_loop()

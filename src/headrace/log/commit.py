@@ -11,7 +11,7 @@ would believe in bytes that are lost.
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -127,19 +127,21 @@ class Committer:
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._places: dict[PartitionLog, bytes] = {}
         self._groups: dict[PartitionLog, Group] = {}
-        self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
-        self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
+        # Dicts and not sets, here and wherever else objects are gone through: the order of a set of objects is that of
+        # their addresses, and one seed would make another disk in each run.
+        self._direct: dict[PartitionLog, None] = {}  # logs whose direct lane is not empty
+        self._journaled: dict[PartitionLog, None] = {}  # logs with records in the active journal file
         self._journal_runs = False
         self._journal_failure: Exception | None = None
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
         self._behind: dict[PartitionLog, int] = {}  # bytes that only the journal has made durable, about
-        self._trickling: set[PartitionLog] = set()
+        self._trickling: dict[PartitionLog, None] = {}
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
         self._ended = False
-        self._rests: set[asyncio.Event] = set()
+        self._rests: dict[asyncio.Event, None] = {}
 
     def end(self) -> None:
         """Hurry, and try nothing again that finds no space: the node is stopping."""
@@ -154,12 +156,12 @@ class Committer:
             return False
         over = asyncio.Event()
         timer = self._clock.call_later(_NO_ROOM_MS, over.set)
-        self._rests.add(over)
+        self._rests[over] = None
         try:
             await over.wait()
         finally:
             timer.cancel()
-            self._rests.discard(over)
+            self._rests.pop(over, None)
         return not self._ended
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
@@ -192,7 +194,7 @@ class Committer:
     def _go_direct(self, log: PartitionLog) -> None:
         log.covered_offset = log.progress.end
         if log not in self._direct:
-            self._direct.add(log)
+            self._direct[log] = None
             self._loop.call_soon(self._start_direct, log)
 
     def _start_journal(self) -> None:
@@ -205,7 +207,7 @@ class Committer:
         while log.progress.durable < log.covered_offset and log.broken is None:
             if not await self.flush(log) and not await self.rest():
                 return  # the lane stays: the journal may take nothing behind what is not durable
-        self._direct.discard(log)
+        self._direct.pop(log, None)
 
     async def flush(self, log: PartitionLog) -> bool:
         """Sync a log's segments up to its end. A failure breaks the log, which its listener is told.
@@ -284,7 +286,7 @@ class Committer:
         """Let go of a log that is being closed, once nothing is in flight for it."""
         async with self.lock(log):
             self._groups.pop(log, None)
-            self._journaled.discard(log)
+            self._journaled.pop(log, None)
             self._behind.pop(log, None)
             self._places.pop(log, None)
         del self._locks[log.id]
@@ -331,7 +333,7 @@ class Committer:
                 self._journal_failure = error
             self._divert(part)
             return
-        self._journaled.update(part)
+        self._journaled |= dict.fromkeys(part)
         write = self._journal.frame(list(part.values())).write
         meanwhile = _take_meanwhile(part)
         try:
@@ -361,7 +363,7 @@ class Committer:
                 # everybody's journal waits.
                 behind[log] = behind_bytes = behind.get(log, 0) + group.size
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
-                    self._trickling.add(log)
+                    self._trickling[log] = None
                     self._spawn(self._trickle(log))
 
     def _divert(self, part: dict[PartitionLog, Group]) -> None:
@@ -382,7 +384,7 @@ class Committer:
             self._behind[log] = 0
             await self.flush(log)
         finally:
-            self._trickling.discard(log)
+            self._trickling.pop(log, None)
 
     async def _switch(self) -> None:
         if not self._journal.can_switch():
@@ -392,12 +394,12 @@ class Committer:
                 await self._file_freed.wait()
             self.pace.relax()
         full = await self._threads.run(self._journal.switch)
-        logs, self._journaled = self._journaled, set()
+        logs, self._journaled = self._journaled, {}
         now_ms = self._clock.monotonic_ms()
         filled_ms, self._switched_ms = now_ms - self._switched_ms, now_ms
         self._spawn(self._sync_behind(full, logs, filled_ms))
 
-    async def _sync_behind(self, generation: int, logs: set[PartitionLog], filled_ms: int) -> None:
+    async def _sync_behind(self, generation: int, logs: Collection[PartitionLog], filled_ms: int) -> None:
         """Sync what a full journal file speaks for, so that it can be written over.
 
         A thousand syncs at once would hold up those that somebody waits for, so they are spread over half of the time
