@@ -46,6 +46,7 @@ from headrace.model.errors import (
     OffsetOutOfRangeError,
     PartitionOfflineError,
     UnknownTopicError,
+    UnsupportedError,
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
@@ -204,6 +205,8 @@ class PartitionLog:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since damage was found: {self.broken}; then restart the node"
             )
+        if isinstance(self.broken, UnsupportedError):
+            raise PartitionOfflineError(f"{self.directory} is offline on this node: {self.broken}")
         if self.broken is not None:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since its disk failed ({self.broken}); "
