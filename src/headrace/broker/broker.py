@@ -33,6 +33,7 @@ from headrace.model.errors import (
 from headrace.model.ids import Epoch, NodeId, PartitionId
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.topic import Topic
+from headrace.replication.committed import CommitRule, alone
 
 # Producer ids taken from the metadata store at a time.
 _PRODUCER_ID_BLOCK = 1000
@@ -52,6 +53,7 @@ class Broker:
         threads: Threads,
         data_directory: str,
         config: BrokerConfig,
+        rule_of: Callable[[PartitionId], CommitRule] = lambda _: alone,  # what is committed of a partition
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -63,6 +65,7 @@ class Broker:
         self._clock = clock
         self._disk = disk
         self._threads = threads
+        self._rule_of = rule_of
         self._partitions: dict[PartitionId, Partition] = {}
         # The same by topic name and by topic id, for every produce and fetch.
         self._by_place: dict[tuple[str | UUID, int], Partition] = {}
@@ -95,6 +98,7 @@ class Broker:
             store=self._logs,
             clock=self._clock,
             epoch=Epoch(self.catalog.partitions[id].epoch),
+            rule=self._rule_of(id),
         )
         if partition.end_offset:
             await self._threads.run(partition.restore_folds)

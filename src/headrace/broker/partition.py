@@ -72,6 +72,7 @@ class Partition(TimeLookup, Stability):
         self.epoch = epoch
         self.waiters: dict[Waiter, None] = {}
         self._store = store
+        self._space = store.space
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._producers = ProducerFold()
@@ -159,7 +160,8 @@ class Partition(TimeLookup, Stability):
         """
         promise: Promise[Appended] = Promise()
         try:
-            self.check_space()
+            if self._space.is_full:
+                self.check_space()
             if self.log.broken is not None:
                 self.log.check_usable()
             config, clock = self.log.config, self._clock
@@ -195,8 +197,8 @@ class Partition(TimeLookup, Stability):
 
     def check_space(self) -> None:
         """Refuse what would fill the disk's reserve, which is for acknowledgements and deletes (failure row 21)."""
-        if self._store.is_full:
-            raise self._store.space.refusal()
+        if self._space.is_full:
+            raise self._space.refusal()
 
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
@@ -387,9 +389,9 @@ class Partition(TimeLookup, Stability):
             buffers.append(data)
             size += len(data)
         if is_owed:
-            self._store.space.charge(size)
+            self._space.charge(size)
         else:
-            self._store.space.admit(size)
+            self._space.admit(size)
         fsync = log.config.durability is Durability.FSYNC
         defer = fsync and committer.takes_journal(log, size, base_offset)
         offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer, is_owed=is_owed)
