@@ -67,6 +67,7 @@ class Node:
         self.rand = SeededRand(seed)
         # With a seed, commits are late by some entries, for some turns of the loop, at random.
         self.late = None if late_seed is None else random.Random(late_seed)
+        self.holds_commits = False  # from the start on, until a test releases the rule
         self.rules: dict[PartitionId, LateCommits] = {}
         self.sync_threads = InlineThreads() if sync_threads is None else sync_threads
         self.read_threads = InlineThreads() if read_threads is None else read_threads
@@ -131,7 +132,7 @@ class Node:
             if logs.get(id) is log:
                 log.listener()
 
-        self.rules[id] = LateCommits(self.late, wake=wake)
+        self.rules[id] = LateCommits(self.late, wake=wake, is_held=self.holds_commits)
         return self.rules[id]
 
     async def restart(self) -> None:

@@ -49,6 +49,29 @@ def test_a_queue_hands_out_nothing_that_is_not_committed() -> None:
     run(main())
 
 
+def test_a_dead_letter_that_is_not_committed_yet_is_not_taken_for_lost() -> None:
+    """A new leader has leases above its committed offset. It cannot read their messages, and must not drop them."""
+
+    async def main() -> None:
+        world = await QueueWorld(Node(late_seed=1)).start(max_deliveries=1)
+        await world.send(b"a")
+        assert await world.bodies(lease_ms=1000) == [b"a"]
+        world.node.holds_commits = True
+        await world.node.clock.elapse(100)
+        await world.node.kill()
+        await world.node.clock.elapse(60_000)
+        assert (world.counts().expired, world.counts().dead_lettered) == (0, 0)
+        world.node.holds_commits = False
+        for rule in world.node.rules.values():
+            rule.release()
+        await world.node.clock.elapse(60_000)
+        assert (world.counts().expired, world.counts().dead_lettered) == (0, 1)
+        assert await world.bodies(queue=f"{NAME}-dead") == [b"a"]
+        world.node.abandon()
+
+    run(main())
+
+
 def test_retention_keeps_what_is_not_committed_and_no_snapshot_speaks_of_it() -> None:
     async def main() -> None:
         node = await Node(late_seed=1, log_config=CONFIG).start()

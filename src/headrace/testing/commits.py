@@ -20,14 +20,14 @@ _LATE_MAX = 3  # times in a row
 class LateCommits:
     """The rule of one partition. It answers with where the log stood some time ago, and catches up by itself."""
 
-    def __init__(self, chooser: Chooser, *, wake: Callable[[], None]) -> None:
+    def __init__(self, chooser: Chooser, *, wake: Callable[[], None], is_held: bool = False) -> None:
         self._chooser = chooser
         self._wake = wake  # has the partition ask again
         self._answer = Offset(0)  # the last one
         self._seen = [Offset(0)]  # committed by the rule of one node, rising: ends of batches all of them
         self._late_count = 0
         self._is_due = False
-        self.is_held = False  # for as long as a test says, and not only for some turns
+        self.is_held = is_held  # for as long as a test says, and not only for some turns
 
     def __call__(self, durability: Durability, durable: Offset, end: Offset) -> Offset:
         committed = alone(durability, durable, end)
