@@ -74,6 +74,12 @@ def test_a_checkpoint_from_before_there_were_two_snapshots_is_taken_over() -> No
     assert (progress.older, progress.committed) == (NO_SNAPSHOT, 3)
 
 
+def test_a_log_whose_end_was_given_up_is_opened_with_what_is_left() -> None:
+    progress = opened(cleaned=5, end=20)
+    progress.resume(older=Offset(30), committed=Offset(40), recovery=Offset(40))
+    assert (progress.older, progress.committed, progress.recovery) == (5, 20, 20)
+
+
 moves = st.lists(
     st.tuples(
         st.sampled_from(["append", "sync", "commit", "raise_start", "clean", "publish", "checkpoint", "truncate"]),

@@ -4,7 +4,7 @@ import random
 
 from headrace.log import snapshots
 from headrace.log.recovery import FOLDS_DIRECTORY
-from headrace.log.snapshots import SnapshotFile
+from headrace.log.snapshots import Snapshot, SnapshotFile
 from headrace.model.ids import Offset
 from headrace.testing.disk import SimulatedDisk
 
@@ -91,6 +91,29 @@ def test_two_are_kept_and_the_older_one_is_the_floor_of_cleaning() -> None:
         assert published(world) == [(42, 0), (40, 1)]
         assert log.progress.older == 40
         world.abandon()
+
+    run(main())
+
+
+def test_a_fold_that_is_still_being_restored_holds_the_floor_though_another_publishes_without_it() -> None:
+    async def main() -> None:
+        world, fold = await started()
+        for _ in range(2):
+            await sent(world, fold, 5)
+            await world.store.checkpoint(world.log())
+        world.abandon()
+        heir = successor(world, world.disk)
+        await heir.start()
+        log = heir.log()
+        log.take_snapshots = lambda: (Snapshot("producer", log.end_offset, b"another"),)
+        for _ in range(3):
+            heir.append(0, [b"more"])
+            await heir.settle()
+            await heir.store.checkpoint(log)
+        assert log.published["producer"] == [(23, 0), (22, 0)]
+        assert log.published["fold"] == [(20, 0), (10, 0)]
+        assert log.progress.older == 10
+        heir.abandon()
 
     run(main())
 

@@ -106,7 +106,9 @@ def with_publications(log: PartitionLog, plan: CheckpointPlan) -> CheckpointPlan
     if not log.frozen or not is_committed(log):
         return plan
     publications = [snapshots.plan_publication(frozen, log.published.get(frozen.name, ())) for frozen in log.frozen]
-    older = max(min(publication.older for publication in publications), log.progress.cleaned)
+    # A fold that is still being restored takes no part in this checkpoint, and needs the log behind its snapshots.
+    kept = log.published | {publication.snapshot.name: publication.kept for publication in publications}
+    older = max(snapshots.older_of(kept.values()), log.progress.cleaned)
     checkpoint = msgspec.structs.replace(
         plan.checkpoint, snapshot_offset=int(older), committed=int(log.progress.committed)
     )

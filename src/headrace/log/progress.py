@@ -73,11 +73,11 @@ class Progress:
 
     def resume(self, *, older: Offset, committed: Offset, recovery: Offset) -> None:
         """Take over what the checkpoint says when a log is opened."""
-        has_snapshot = older != NO_SNAPSHOT
-        # A checkpoint that was lost or is older than the cleaning says less than the segments do.
-        self.older = max(older, self.cleaned) if has_snapshot else NO_SNAPSHOT
+        # What the segments show counts: cleaning may have come further, and an operator may have given up the end.
+        if older != NO_SNAPSHOT:
+            self.older = max(older, self.cleaned) if older <= self.end else self.cleaned
         self.committed = min(max(committed, self.start, self.older), self.end)
-        self.recovery = recovery
+        self.recovery = min(recovery, self.end)
         self._check()
 
     def raise_start(self, start: Offset) -> None:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from headrace.host.disk import Disk, File, parent_directory, read_file
 from headrace.log import checkpoint as checkpoint_file
-from headrace.log import doubt
+from headrace.log import doubt, snapshots
 from headrace.log.checkpoint import Checkpoint
+from headrace.log.disk_error import reading
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.index import SparseIndex
@@ -104,6 +105,9 @@ def open_log(
         committed=Offset(point.committed),
         recovery=Offset(point.recovery_point),
     )
+    folds = f"{directory}/{FOLDS_DIRECTORY}"
+    with reading(directory):
+        partition_log.published = snapshots.newest(opening.disk, folds, upto=partition_log.end_offset)
     partition_log.recovery_base = Offset(point.recovery_segment)
     partition_log.journal_sequence = point.journal_sequence
     return partition_log

@@ -59,10 +59,10 @@ class Publication(NamedTuple):
     file: SnapshotFile | None  # None: two of this offset are there
     kept: list[SnapshotFile]
 
-    @property
-    def older(self) -> int:
-        """The offset of the older one that is kept; 0 where there is none."""
-        return self.kept[1].offset if len(self.kept) > 1 else 0
+
+def older_of(kept: Iterable[Sequence[SnapshotFile]]) -> int:
+    """Below this offset no fold needs an entry, from whichever of its two snapshots it is restored."""
+    return min((files[1].offset if len(files) > 1 else 0 for files in kept), default=0)
 
 
 def plan_publication(snapshot: TakenSnapshot, kept: Sequence[SnapshotFile]) -> Publication:
@@ -80,6 +80,16 @@ def save(disk: Disk, directory: str, snapshot: TakenSnapshot, *, copy: int = 0) 
     with replacing(disk, directory, _file_name(snapshot.name, SnapshotFile(snapshot.offset, copy))) as file:
         for position, data in pieces:
             write_fully(file, [data], position)
+
+
+def newest(disk: Disk, directory: str, *, upto: int) -> dict[str, list[SnapshotFile]]:
+    """The newest two files of each fold, newest first. Whether they are sound is not known."""
+    found: dict[str, list[SnapshotFile]] = {}
+    for name, file in sorted(_listed(disk, directory), reverse=True):
+        kept = found.setdefault(name, [])
+        if file.offset <= upto and len(kept) < 2:
+            kept.append(file)
+    return found
 
 
 class Loaded(NamedTuple):
