@@ -88,6 +88,7 @@ class World:
 
     def _listen(self, log: PartitionLog) -> None:
         log.listener = lambda: self._note(log.id, log)
+        log.progress.commit(log.end_offset)
 
     async def reopen(self, index: int) -> None:
         """Recover a partition that is offline while the others go on."""
@@ -99,6 +100,9 @@ class World:
         self.sent[id] = {offset: value for offset, value in self.sent[id].items() if offset < log.end_offset}
 
     def _note(self, id: PartitionId, log: PartitionLog) -> None:
+        """What the log's owner does: say what is committed, and answer for it."""
+        is_fsync = log.config.durability is Durability.FSYNC
+        log.progress.commit(log.durable_offset if is_fsync else log.end_offset)
         if log.broken is None and log.config.durability is Durability.FSYNC:
             self.promised_end[id] = max(self.promised_end[id], log.durable_offset)
 
@@ -119,6 +123,8 @@ class World:
             self.sent[log.id][base + delta] = value
         if is_fsync:
             self.store.committer.commit(log, base, [batch.data], len(batch.data))
+        else:
+            self._note(log.id, log)
         return base
 
     async def settle(self) -> None:

@@ -36,6 +36,7 @@ from headrace.model.errors import (
 from headrace.model.ids import Epoch, NodeId, PartitionId
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.topic import Topic
+from headrace.replication.committed import CommitRule, alone
 
 _logger = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Broker:
         threads: Threads,
         data_directory: str,
         config: BrokerConfig,
+        rule_of: Callable[[PartitionId], CommitRule] = lambda _: alone,  # what is committed of a partition
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -68,6 +70,7 @@ class Broker:
         self._clock = clock
         self._disk = disk
         self._threads = threads
+        self._rule_of = rule_of
         self._partitions: dict[PartitionId, Partition] = {}
         # The same by topic name and by topic id, for every produce and fetch.
         self._by_place: dict[tuple[str | UUID, int], Partition] = {}
@@ -96,8 +99,13 @@ class Broker:
 
     async def _lead(self, log: PartitionLog) -> Partition:
         """A term over a log, under the epoch that the metadata names."""
-        epoch = Epoch(self.catalog.partitions[log.id].epoch)
-        partition = Partition(log=log, store=self._logs, clock=self._clock, epoch=epoch)
+        partition = Partition(
+            log=log,
+            store=self._logs,
+            clock=self._clock,
+            epoch=Epoch(self.catalog.partitions[log.id].epoch),
+            rule=self._rule_of(log.id),
+        )
         if partition.end_offset:
             with reading(log.directory):
                 await self._threads.run(partition.restore_folds)

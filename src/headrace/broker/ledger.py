@@ -48,6 +48,7 @@ class Ledger(Generic[OpType]):
         merge: Callable[[OpType, OpType], OpType | None] = lambda _, __: None,  # two ops of a turn as one
     ) -> None:
         self._partition = partition
+        self._progress = partition.progress
         self._encode = encode
         self._merge = merge
         self._ops: list[OpType] = []
@@ -93,7 +94,7 @@ class Ledger(Generic[OpType]):
         """Have a turn written: now, or when what was written before is committed."""
         if at_once:
             self._partition.write_soon()
-        elif self._written_end <= self._partition.high_watermark:
+        elif self._written_end <= self._progress.committed:
             self._partition.write_after_reading()
         else:
             self._wants_turn = True
@@ -105,10 +106,10 @@ class Ledger(Generic[OpType]):
         elif self._writing:
             self._writing_told.append(told)
         else:
-            self.tell_committed(self._partition.end_offset, told)
+            self.tell_committed(self._progress.end, told)
 
     def tell_committed(self, end: Offset, told: Told) -> None:
-        if end <= self._partition.high_watermark:
+        if end <= self._progress.committed:
             told(None)
         else:
             self._awaiting.append(Awaiting(end, told))
@@ -148,10 +149,10 @@ class Ledger(Generic[OpType]):
 
     def advanced(self) -> None:
         """The high watermark has moved."""
-        high_watermark = self._partition.high_watermark
-        while self._awaiting and self._awaiting[0].end <= high_watermark:
+        committed = self._progress.committed
+        while self._awaiting and self._awaiting[0].end <= committed:
             self._awaiting.popleft().told(None)
-        if self._wants_turn and self._written_end <= high_watermark:
+        if self._wants_turn and self._written_end <= committed:
             self._wants_turn = False
             self._partition.write_after_reading()
 

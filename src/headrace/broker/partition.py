@@ -50,6 +50,7 @@ from headrace.model.errors import (
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import Durability, TimestampType, TopicConfig
+from headrace.replication.committed import CommitRule, alone
 from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
 
 _NO_OFFSET = Offset(-1)
@@ -66,12 +67,17 @@ class Waiter(Protocol):
 
 
 class Partition(TimeLookup, Stability):
-    def __init__(self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch) -> None:
+    def __init__(
+        self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch, rule: CommitRule = alone
+    ) -> None:
         self.id: PartitionId = log.id
         self.log = log
+        self.progress = log.progress
+        self._rule = rule
         self.epoch = epoch
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}
         self._store = store
+        self._space = store.space
         self._clock = clock
         self.guard = Guard(clock=clock, stop=partial(store.stop_unexpectedly, log))
         self._producers = ProducerFold()
@@ -83,7 +89,8 @@ class Partition(TimeLookup, Stability):
         self._turn = Turn(guard=self.guard, write=self._write_turn, count=self._pending_count)
         self.write_soon = self._turn.write_soon
         self.write_after_reading = self._turn.write_after_reading
-        self._high_watermark = log.durable_offset
+        self.progress.commit(rule(log.config.durability, self.progress.durable, self.progress.end))
+        log.frozen = ()  # what an earlier owner's folds were, which may have been ahead of what became of the log
         log.listener = partial(self.guard.run, self._advance)
         log.take_snapshots = self._take_snapshots  # the store guards these two
         log.open_limit = self._open_limit
@@ -94,15 +101,15 @@ class Partition(TimeLookup, Stability):
 
     @property
     def start_offset(self) -> Offset:
-        return self.log.start_offset
+        return self.progress.start
 
     @property
     def end_offset(self) -> Offset:
-        return self.log.end_offset
+        return self.progress.end
 
     @property
     def high_watermark(self) -> Offset:
-        return self._high_watermark
+        return self.progress.committed
 
     @property
     def size_bytes(self) -> int:
@@ -117,9 +124,11 @@ class Partition(TimeLookup, Stability):
     def restore_folds(self) -> None:
         """Bring the folds up to the log's end, from the newest snapshot that checks. Blocks; before any append."""
         directory = f"{self.log.directory}/{FOLDS_DIRECTORY}"
-        for snapshot in snapshots.load(self.log.disk, directory, FOLD_NAME, upto=self.log.end_offset):
+        self._producers = ProducerFold()
+        for snapshot, kept in snapshots.load(self.log.disk, directory, FOLD_NAME, upto=self.log.end_offset):
             try:
                 self._producers = ProducerFold.restore(snapshot.data)
+                self.log.published[FOLD_NAME] = kept
                 break
             except (CorruptLogError, UnsupportedError) as error:
                 _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
@@ -134,7 +143,8 @@ class Partition(TimeLookup, Stability):
     def _take_snapshots(self) -> Sequence[TakenSnapshot]:
         if not self.log.end_offset:
             return ()
-        self._producers.transactions.forget_below(self.log.start_offset)
+        self._producers.transactions.forget_below(self.progress.start)
+        self._producers.transactions.settle(self.progress.committed)
         taken: list[TakenSnapshot] = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
         if self._subscriber is not None:
             snapshot = self._subscriber.snapshot()
@@ -156,7 +166,8 @@ class Partition(TimeLookup, Stability):
         """
         promise: Promise[Appended] = Promise()
         try:
-            self.check_space()
+            if self._space.is_full:
+                self.check_space()
             if self.log.broken is not None:
                 self.log.check_usable()
             config, clock = self.log.config, self._clock
@@ -192,8 +203,8 @@ class Partition(TimeLookup, Stability):
 
     def check_space(self) -> None:
         """Refuse what would fill the disk's reserve, which is for acknowledgements and deletes (failure row 21)."""
-        if self._store.is_full:
-            raise self._store.space.refusal()
+        if self._space.is_full:
+            raise self._space.refusal()
 
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
@@ -242,14 +253,13 @@ class Partition(TimeLookup, Stability):
             self._check_invariants()
         # With `fsync` what was written now is committed later, and only a retry may be so already.
         is_synced_later = log.config.durability is Durability.FSYNC
-        if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
+        if not is_synced_later or (promised and promised[0].end <= self.progress.committed):
             self._advance()
 
     def _check_invariants(self) -> None:
         """Assert what must hold between turns, as far as that is cheap. Where it does not, the guard ends the term."""
         log = self.log
         log.check_invariants()
-        assert self._high_watermark <= log.end_offset, f"{self._high_watermark} is committed, and {log.end_offset} ends"
         assert self._producers.end_offset == log.end_offset, f"producers are known up to {self._producers.end_offset}"
         if self._promised:
             assert self._promised[-1].end <= log.end_offset, f"{self._promised[-1]} lies behind {log.end_offset}"
@@ -266,7 +276,7 @@ class Partition(TimeLookup, Stability):
         fresh: list[Incoming] = [*share.entries]
         fresh += share.messages if is_opaque else [with_codec(m, self.log.config) for m in share.messages]
         share_count = len(fresh)
-        base_offset = self.log.end_offset
+        base_offset = self.progress.end
         if share_count:
             base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
         for pending in queue:
@@ -348,7 +358,7 @@ class Partition(TimeLookup, Stability):
             last = Offset(offset + header.last_offset_delta)
             fresh.append(batches[0])
             time_ms = header.max_timestamp_ms if stamped else -1
-            appended = tuple.__new__(Appended, (offset, last, time_ms, self.log.start_offset))
+            appended = tuple.__new__(Appended, (offset, last, time_ms, self.progress.start))
             return tuple.__new__(Promised, (last + 1, promise, appended))
         first: Offset | None = None
         end = last = following = Offset(0)
@@ -382,7 +392,7 @@ class Partition(TimeLookup, Stability):
         tentative.update(trial)
         fresh += accepted
         assert first is not None
-        return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.log.start_offset))
+        return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.progress.start))
 
     def _admit(self, subscriber: Subscriber, accepted: Sequence[Incoming]) -> None:
         try:
@@ -401,13 +411,13 @@ class Partition(TimeLookup, Stability):
         if not self._producers.check_marker(
             header, pending.marker, base_offset=offset, tentative=tentative, is_bumped=pending.is_bumped
         ):
-            return Promised(offset, pending.promise, Appended(offset, offset, -1, self.log.start_offset))
+            return Promised(offset, pending.promise, Appended(offset, offset, -1, self.progress.start))
         fresh.append(pending.batch)
-        return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.log.start_offset))
+        return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.progress.start))
 
     def _write(self, fresh: list[Incoming], *, is_owed: bool) -> list[Offset]:
         log, committer = self.log, self._store.committer
-        base_offset = log.end_offset
+        base_offset = self.progress.end
         now_ms = self._clock.wall_ms()
         buffers: list[Buffer] = []
         size = 0
@@ -415,9 +425,9 @@ class Partition(TimeLookup, Stability):
             buffers.append(data)
             size += len(data)
         if is_owed:
-            self._store.space.charge(size)
+            self._space.charge(size)
         else:
-            self._store.space.admit(size)
+            self._space.admit(size)
         fsync = log.config.durability is Durability.FSYNC
         defer = fsync and committer.takes_journal(log, size, base_offset)
         offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer, is_owed=is_owed)
@@ -434,17 +444,15 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
             return
-        fsync = self.log.config.durability is Durability.FSYNC
-        committed = self.log.durable_offset if fsync else self.log.end_offset
-        if committed > self._high_watermark:
-            self._high_watermark = committed
+        progress = self.progress
+        if progress.commit(self._rule(self.log.config.durability, progress.durable, progress.end)):
             if self.waiters:
                 for waiter in list(self.waiters):
                     waiter.wake()
             if self._subscriber is not None:
                 self._subscriber.advanced()
         promised = self._promised
-        while promised and promised[0].end <= self._high_watermark:
+        while promised and promised[0].end <= progress.committed:
             _, promise, answer = promised.popleft()
             promise.keep(answer)
 
@@ -502,4 +510,6 @@ class Partition(TimeLookup, Stability):
         if self.start_offset > self.log.saved.log_start and not await self._store.checkpoint(self.log):
             self.log.check_usable()
             raise self.log.checkpoint_refusal()
+        # The folds' older snapshots too should know all that is not served any more.
+        await self._store.publish(self.log, self.start_offset)
         return self.start_offset

@@ -22,7 +22,7 @@ from headrace.log.snapshots import Snapshot
 from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset
-from headrace.wire.kafka.records import control_kind, decode_batch
+from headrace.wire.kafka.records import control_kind, decode_batch, unknown_entry
 
 _logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class StateFold(Protocol):
     def end_offset(self) -> Offset:
         """Every entry below it was applied."""
 
-    def apply_entry(self, kind: int, value: bytes) -> None:
-        """Take over an entry of the log. A kind that it does not know was written by a newer headrace."""
+    def apply_entry(self, kind: int, value: bytes) -> bool:
+        """Take over an entry of the log. False: the fold does not know this kind, which a newer headrace wrote."""
 
     def reach(self, end_offset: Offset) -> None: ...
 
@@ -61,14 +61,22 @@ async def restore_state(
         _apply(fold, batch)
 
     return await restore_fold(
-        partition, name=name, empty=empty, restore=restore, apply=apply, store=store, threads=threads
+        partition,
+        name=name,
+        empty=empty,
+        restore=restore,
+        apply=apply,
+        store=store,
+        threads=threads,
+        needs_all=True,
     )
 
 
 def _apply(fold: StateFold, batch: Buffer) -> None:
     if read_header(batch).is_control:
         for record in decode_batch(batch):
-            fold.apply_entry(control_kind(record), record.value or b"")
+            if not fold.apply_entry(control_kind(record), record.value or b""):
+                raise unknown_entry(record, "is of a kind that is not known here")
 
 
 def _ignore(_: HeadraceError) -> None:

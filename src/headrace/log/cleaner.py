@@ -23,7 +23,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.rewrite import Rewrite
 from headrace.log.segment import Segment
 from headrace.model.errors import HeadraceError
-from headrace.model.ids import PartitionId
+from headrace.model.ids import Offset, PartitionId
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Cleaner:
         threads: Threads,
         sync_threads: Threads,
         lock: Callable[[PartitionLog], asyncio.Lock],
-        checkpoint: Callable[[PartitionLog], Awaitable[bool]],
+        publish: Callable[[PartitionLog, Offset], Awaitable[None]],
         discard: Callable[[PartitionLog, Sequence[str]], Awaitable[None]],
         stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
@@ -69,7 +69,7 @@ class Cleaner:
         self._threads = threads
         self._sync_threads = sync_threads
         self._lock = lock
-        self._checkpoint = checkpoint
+        self._publish = publish
         self._discard = discard
         self._stop = stop
         self._one_at_a_time = asyncio.Lock()
@@ -81,7 +81,7 @@ class Cleaner:
             rand=rand,
             config=config,
             threads=threads,
-            hands=Hands(checkpoint, self._walk, self._replace, self._save),
+            hands=Hands(publish, self._walk, self._replace, self._save),
         )
         self.cleaning = CleanStats()
         self.compaction = CleanStats()
@@ -162,10 +162,9 @@ class Cleaner:
 
     async def _choose(self, partition_log: PartitionLog) -> list[Segment]:
         wanted = choose_segments(partition_log, self._config, below=partition_log.end_offset)
-        if wanted and wanted[-1].next_offset > partition_log.snapshot_offset:
-            # Snapshots that are on disk do not reach that far yet.
-            await self._checkpoint(partition_log)
-        return choose_segments(partition_log, self._config, below=partition_log.snapshot_offset)
+        if wanted:
+            await self._publish(partition_log, wanted[-1].next_offset)
+        return choose_segments(partition_log, self._config, below=partition_log.progress.older)
 
     def _begin(self, partition_log: PartitionLog, old: Sequence[Segment], judge: Judge) -> Rewrite:
         partition_log.generation += 1

@@ -3,7 +3,7 @@
 Two lanes. *Journal*: small appends of all partitions go into one journal write and one sync; while it runs, the next
 group gathers. *Direct*: a partition with a large append syncs its own segments; until that lane is empty its small
 appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
-partition's `durable_offset` only ever grows over a prefix of its log.
+partition's durable offset only ever grows over a prefix of its log.
 
 What the journal cannot take, the segments do, before anyone is answered; only a partition whose segments fail too goes
 offline. How much of a failed write reached the device is not known, so the journal is not written to again until the
@@ -17,7 +17,7 @@ would believe in bytes that are lost.
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -137,20 +137,22 @@ class Committer:
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._places: dict[PartitionLog, bytes] = {}
         self._groups: dict[PartitionLog, Group] = {}
-        self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
-        self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
+        # Dicts and not sets, here and wherever else objects are gone through: the order of a set of objects is that of
+        # their addresses, and one seed would make another disk in each run.
+        self._direct: dict[PartitionLog, None] = {}  # logs whose direct lane is not empty
+        self._journaled: dict[PartitionLog, None] = {}  # logs with records in the active journal file
         self._journal_runs = False
         self.journal_failure: OSError | None = None  # why every append syncs its segment until the node restarts
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
         self._behind: dict[PartitionLog, int] = {}  # bytes that only the journal has made durable, about
-        self._trickling: set[PartitionLog] = set()
+        self._trickling: dict[PartitionLog, None] = {}
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
         self._kept: dict[int, set[PartitionLog]] = {}  # logs that need a journal file which is kept, by its generation
         self._ended = False
-        self._rests: set[asyncio.Event] = set()
+        self._rests: dict[asyncio.Event, None] = {}
 
     def end(self) -> None:
         """Hurry, and try nothing again that finds no space: the node is stopping."""
@@ -165,12 +167,12 @@ class Committer:
             return False
         over = asyncio.Event()
         timer = self._clock.call_later(_NO_ROOM_MS, over.set)
-        self._rests.add(over)
+        self._rests[over] = None
         try:
             await over.wait()
         finally:
             timer.cancel()
-            self._rests.discard(over)
+            self._rests.pop(over, None)
         return not self._ended
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
@@ -187,8 +189,7 @@ class Committer:
             group = self._groups[log] = Group(place, base_offset)
         group.buffers.extend(buffers)
         group.size += size
-        group.end_offset = log.end_offset
-        log.covered_offset = log.end_offset
+        group.end_offset = log.covered_offset = log.progress.end
         if not self._journal_runs:
             self._journal_runs = True
             # Not at once: the other partitions that were written in this turn of the loop join.
@@ -202,9 +203,9 @@ class Committer:
         return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
-        log.covered_offset = log.end_offset
+        log.covered_offset = log.progress.end
         if log not in self._direct:
-            self._direct.add(log)
+            self._direct[log] = None
             self._loop.call_soon(self._start_direct, log)
 
     def _start_journal(self) -> None:
@@ -214,10 +215,10 @@ class Committer:
         self._spawn(self._run_direct(log))
 
     async def _run_direct(self, log: PartitionLog) -> None:
-        while log.durable_offset < log.covered_offset and log.broken is None:
+        while log.progress.durable < log.covered_offset and log.broken is None:
             if not await self.flush(log) and not await self.rest():
                 return  # the lane stays: the journal may take nothing behind what is not durable
-        self._direct.discard(log)
+        self._direct.pop(log, None)
 
     async def flush(self, log: PartitionLog) -> bool:
         """Sync a log's segments up to its end. A failure breaks the log, which its listener is told.
@@ -300,7 +301,7 @@ class Committer:
         """Let go of a log that is being closed, once nothing is in flight for it."""
         async with self.lock(log):
             self._groups.pop(log, None)
-            self._journaled.discard(log)
+            self._journaled.pop(log, None)
             self._behind.pop(log, None)
             self._places.pop(log, None)
         del self._locks[log.id]
@@ -313,7 +314,7 @@ class Committer:
 
     def recovered(self, log: PartitionLog) -> None:
         """A broken log was opened anew, and nothing in the journal is needed for it any more."""
-        self._journaled.discard(log)
+        self._journaled.pop(log, None)
         self._behind.pop(log, None)
         self._places.pop(log, None)
         for generation, logs in list(self._kept.items()):
@@ -365,7 +366,7 @@ class Committer:
             self._note_failure(error)
             self._divert(part)
             return
-        self._journaled.update(part)
+        self._journaled |= dict.fromkeys(part)
         write = self._journal.frame(list(part.values())).write
         meanwhile = _take_meanwhile(part)
         try:
@@ -382,13 +383,13 @@ class Committer:
         behind = self._behind
         for log, group in part.items():
             if log.broken is None:
-                log.durable_offset = max(log.durable_offset, group.end_offset)
+                log.progress.sync(group.end_offset)
                 log.listener()
                 # In pieces, since one sync of all that a journal file holds would take the disk for so long that
                 # everybody's journal waits.
                 behind[log] = behind_bytes = behind.get(log, 0) + group.size
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
-                    self._trickling.add(log)
+                    self._trickling[log] = None
                     self._spawn(self._trickle(log))
 
     def _note_failure(self, error: OSError) -> None:
@@ -418,7 +419,7 @@ class Committer:
             self._behind[log] = 0
             await self.flush(log)
         finally:
-            self._trickling.discard(log)
+            self._trickling.pop(log, None)
 
     async def _switch(self) -> None:
         if not self._journal.can_switch():
@@ -428,12 +429,12 @@ class Committer:
                 await self._file_freed.wait()
             self.pace.relax()
         full = await self._threads.run(self._journal.switch)
-        logs, self._journaled = self._journaled, set()
+        logs, self._journaled = self._journaled, {}
         now_ms = self._clock.monotonic_ms()
         filled_ms, self._switched_ms = now_ms - self._switched_ms, now_ms
         self._spawn(self._sync_behind(full, logs, filled_ms))
 
-    async def _sync_behind(self, generation: int, logs: set[PartitionLog], filled_ms: int) -> None:
+    async def _sync_behind(self, generation: int, logs: Collection[PartitionLog], filled_ms: int) -> None:
         """Sync what a full journal file speaks for, so that it can be written over.
 
         A thousand syncs at once would hold up those that somebody waits for, so they are spread over half of the time

@@ -27,13 +27,17 @@ from headrace.log.journal import Journal
 from headrace.log.maintenance import (
     checkpointed,
     expire,
+    expired,
+    is_committed,
     needs_checkpoint,
     needs_roll,
     plan_checkpoint,
     plan_drop,
     plan_truncation,
+    with_publications,
 )
 from headrace.log.partition_log import PartitionLog
+from headrace.log.progress import NO_SNAPSHOT
 from headrace.log.reader import Blocking, ReadAt, Reads
 from headrace.log.space import Space
 from headrace.log.startup import Startup
@@ -97,7 +101,7 @@ class LogStore:
         self._trash_lock = asyncio.Lock()
         self._made_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
-        self._pauses: set[asyncio.Event] = set()
+        self._pauses: dict[asyncio.Event, None] = {}
         self._is_stopping = False
 
     @property
@@ -129,7 +133,7 @@ class LogStore:
             threads=self._read_threads,
             sync_threads=self._sync_threads,
             lock=self.committer.lock,
-            checkpoint=self.checkpoint,
+            publish=self.publish,
             discard=self._discard,
             stop=self.stop_unexpectedly,
         )
@@ -175,12 +179,12 @@ class LogStore:
             return False
         woken = asyncio.Event()
         timer = self._clock.call_later(delay_ms, woken.set)
-        self._pauses.add(woken)
+        self._pauses[woken] = None
         try:
             await woken.wait()
         finally:
             timer.cancel()
-            self._pauses.discard(woken)
+            self._pauses.pop(woken, None)
         return not self._is_stopping
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
@@ -364,15 +368,17 @@ class LogStore:
                 return False
             partition_log.write_pending()
             try:
-                snapshots = partition_log.take_snapshots()
                 flush = partition_log.plan_flush()
+                # What is frozen waits for its own offset to be committed: replaced by newer states, it might wait for
+                # ever.
+                partition_log.frozen = partition_log.frozen or partition_log.take_snapshots()
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 partition_log.listener()
                 return False
             except Exception as error:  # noqa: BLE001 - whatever it is
                 self.stop_unexpectedly(partition_log, error)
                 return False
-            plan = plan_checkpoint(partition_log, snapshots, shutdown_id=shutdown_id)
+            plan = plan_checkpoint(partition_log, shutdown_id=shutdown_id)
             failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
@@ -383,6 +389,7 @@ class LogStore:
             try:
                 if failure is not None:
                     raise failure
+                plan = with_publications(partition_log, plan)
                 # By it records are deleted, and segments that are done with.
                 await self._sync_threads.run(lambda: self.ballast.insist(lambda: plan.run(self._disk)))
             except OSError as error:
@@ -399,6 +406,19 @@ class LogStore:
             checkpointed(partition_log, plan)
             return True
 
+    async def publish(self, partition_log: PartitionLog, upto: Offset) -> None:
+        """Have both snapshots of every fold cover an offset, because something below it is to go.
+
+        In a log that goes on, the next ones are published soon anyway, so only an idle one is given a second copy.
+        """
+        progress = partition_log.progress
+        end = progress.end
+        for _ in range(2):
+            if progress.older >= upto or progress.end > end or not is_committed(partition_log):
+                return
+            if not await self.checkpoint(partition_log):
+                return
+
     async def maintain(self, partition_log: PartitionLog, *, floor: Offset) -> None:
         """Roll, checkpoint and expire one log, as far as each is due."""
         if partition_log.broken is not None:
@@ -408,8 +428,12 @@ class LogStore:
             partition_log, self._config
         ):
             partition_log.roll(now_ms=wall_ms)
-        if needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
+        is_published_late = len(partition_log.frozen) > 0 and is_committed(partition_log)
+        if is_published_late or needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
             await self.checkpoint(partition_log)
+        going = expired(partition_log, floor=floor, now_ms=now_ms)
+        if going and partition_log.progress.older != NO_SNAPSHOT:
+            await self.publish(partition_log, going[-1].next_offset)
         async with self.committer.lock(partition_log):
             while partition_log.broken is None:
                 expire(partition_log, floor=floor, now_ms=now_ms)
@@ -454,8 +478,7 @@ class LogStore:
         if partition_log.broken is not None:
             return
         try:
-            floor = min(partition_log.durable_offset, partition_log.open_limit())
-            await self.maintain(partition_log, floor=floor)
+            await self.maintain(partition_log, floor=partition_log.open_limit())
         except (HeadraceError, OSError) as error:
             log.warning(
                 "maintenance of a partition failed and is tried again later",

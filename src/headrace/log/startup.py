@@ -206,7 +206,8 @@ class Startup:
                     self._refuse(id, error, opened)
                     continue
                 partition_log.flushed(plan)
-            partition_log.durable_offset = partition_log.covered_offset = partition_log.end_offset
+            partition_log.progress.recovered()
+            partition_log.covered_offset = partition_log.end_offset
 
     def _replay_record(self, record: JournalRecord, partition_log: PartitionLog) -> None:
         view = memoryview(bytearray(record.batches))
@@ -232,7 +233,7 @@ class Startup:
 
     def _checkpoint(self, partition_log: PartitionLog) -> None:
         """Write down where a log stands that is durable as a whole."""
-        plan = plan_checkpoint(partition_log, ())
+        plan = plan_checkpoint(partition_log)
         plan.run(self._disk)
         checkpointed(partition_log, plan)
 

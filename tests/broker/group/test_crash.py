@@ -7,6 +7,7 @@ then. Each copy then loses power, or only its process, and a new node starts on 
 import random
 from typing import NamedTuple
 
+import pytest
 from tests.broker.group.world import GroupNode
 from tests.broker.node import run
 
@@ -65,9 +66,10 @@ async def check(node: GroupNode, told: Told, member_id: str) -> None:
         assert (await node.groups.sync(Sync(caller=caller))).assignment == b"all"
 
 
-def test_a_crash_at_any_moment_takes_nothing_back_that_a_client_was_told() -> None:
+@pytest.mark.parametrize("late_seed", [None, 3], ids=["committed at once", "committed late"])
+def test_a_crash_at_any_moment_takes_nothing_back_that_a_client_was_told(late_seed: int | None) -> None:
     async def main() -> None:
-        node = await GroupNode().start()
+        node = await GroupNode(late_seed=late_seed).start()
         moments: list[Moment] = []
         member_id = await record(node, moments)
         assert len(moments) > 20
@@ -77,7 +79,7 @@ def test_a_crash_at_any_moment_takes_nothing_back_that_a_client_was_told() -> No
                 disk = moment.disk.copy()
                 if chooser is not None:
                     disk.crash(chooser)
-                heir = GroupNode(disk=disk)
+                heir = GroupNode(disk=disk, late_seed=late_seed)
                 heir.store = node.store
                 await heir.start()
                 await check(heir, moment.told, member_id)

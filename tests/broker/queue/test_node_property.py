@@ -80,15 +80,20 @@ class Known:
 class NodeMachine(RuleBasedStateMachine):
     """A node with one queue, its users, and its deaths."""
 
-    @initialize(config=settings_of_queues, partitions=st.sampled_from([1, 1, 2]))
-    def start(self, config: dict[str, Any], partitions: int) -> None:
+    @initialize(
+        config=settings_of_queues,
+        partitions=st.sampled_from([1, 1, 2]),
+        late_seed=st.none() | st.integers(0, 1000),  # whether commits come after the sync, at random
+    )
+    def start(self, config: dict[str, Any], partitions: int, late_seed: int | None) -> None:
         self.runner = asyncio.Runner()
         self.guarantee: Guarantee = config["guarantee"]
         self.ordered: bool = config["ordered"]
         self.max_deliveries: int | None = config["max_deliveries"]
         self.known: dict[bytes, Known] = {}
         self.lost_at_most = 0
-        self.world = QueueWorld(Node())
+        self.late_seed = late_seed
+        self.world = QueueWorld(Node(late_seed=late_seed))
         self.do(self.world.start(partitions=partitions, **config))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -279,7 +284,7 @@ class NodeMachine(RuleBasedStateMachine):
         if chooser is not None:
             disk.crash(chooser)
         before.abandon()
-        node = Node(disk=disk)
+        node = Node(disk=disk, late_seed=self.late_seed)
         node.store = before.store
         node.clock.advance(before.clock.monotonic_ms() + 100)
         await node.start()

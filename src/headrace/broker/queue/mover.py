@@ -158,8 +158,10 @@ class Mover:
                 if fold.config.dead_letter_expired:
                     overdue = fold.expired(_BATCH_COUNT - len(dying))
                     dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
-            if dying:
-                return partition, dying
+            # What is not committed is not read, and comes here when it is (`PartitionQueue.advanced`).
+            committed = partition.partition.high_watermark
+            if readable := [one for one in dying if one.offset < committed]:
+                return partition, readable
         return None
 
     async def _move(self, live: LiveQueue, partition: PartitionQueue, dying: list[Dying]) -> HeadraceError | None:

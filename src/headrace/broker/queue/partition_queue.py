@@ -180,6 +180,9 @@ class PartitionQueue:
             return
         self._ledger.advanced()
         self._on_visible()
+        fold = self.fold
+        if fold.dying_reasons or (fold.overdue and fold.config.dead_letter_expired):
+            self._on_dying()
 
     def _end(self, error: HeadraceError) -> None:
         self._outbox.refuse(error, in_doubt(error))
@@ -404,6 +407,8 @@ class PartitionQueue:
 
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""
+        committed = self.partition.high_watermark
+        assert all(offset < committed for offset in offsets), f"nothing is read above {committed}, and nothing is lost"
         live = tuple(offset for offset in offsets if self.fold.is_live(offset))
         if live:
             _logger.warning("messages that cannot be read are dropped", extra={"offsets": live[:10]})

@@ -27,6 +27,7 @@ from headrace.model.errors import (
     PartitionOfflineError,
     UnknownQueueError,
     UnknownTopicError,
+    UnsupportedError,
 )
 from headrace.model.names import INTERNAL_NAMES
 from headrace.model.queue import Queue
@@ -155,8 +156,8 @@ class Registry:
         partition = self._broker.partition(topic.id, index)
         try:
             fold = await restore_queue(live.queue.id, partition, store=self._logs, threads=self._threads)
-        except (CorruptLogError, PartitionOfflineError) as error:
-            # Damage that only this replay came by. What the queue cannot read nobody else writes behind.
+        except (CorruptLogError, PartitionOfflineError, UnsupportedError) as error:
+            # Only this replay can find such damage, or what a newer version wrote. Nothing is appended behind it.
             partition.take_offline(error)
             raise PartitionOfflineError(f"{topic.name}-{index} could not be opened: {error}") from error
         opened = PartitionQueue(
