@@ -126,11 +126,11 @@ class Node:
         if self.late is None:
             return alone
         logs = self.logs.logs
-        log = logs[id]
 
         def wake() -> None:
-            if logs.get(id) is log:
-                log.listener()
+            # Whatever log the partition has then: reopened, it has another one.
+            if id in logs:
+                logs[id].listener()
 
         self.rules[id] = LateCommits(self.late, wake=wake, is_held=self.holds_commits)
         return self.rules[id]
