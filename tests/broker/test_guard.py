@@ -18,6 +18,7 @@ from headrace.broker.promise import Promise
 from headrace.broker.queue.partition_queue import PartitionQueue
 from headrace.broker.queue.port import Extension, Release
 from headrace.model.errors import CoordinatorUnavailableError, PartitionOfflineError
+from headrace.model.ids import Offset
 from headrace.model.message import Message
 from headrace.model.names import GROUPS_TOPIC
 from headrace.testing.clock import settle
@@ -328,9 +329,11 @@ def test_a_snapshot_that_cannot_be_written_for_an_unexpected_reason_ends_the_ter
 
 
 BROKEN: dict[str, Callable[[Partition], None]] = {
-    "a watermark behind the end": lambda partition: setattr(partition, "_high_watermark", partition.end_offset + 1000),
+    "a committed offset behind the end": lambda partition: setattr(
+        partition.progress, "committed", Offset(partition.end_offset + 1000)
+    ),
     "a durable offset behind the end": lambda partition: setattr(
-        partition.log, "durable_offset", partition.end_offset + 1000
+        partition.progress, "durable", Offset(partition.end_offset + 1000)
     ),
     "a message that is not accounted for": lambda partition: setattr(
         partition._subscriber.fold.counts,  # type: ignore[union-attr]

@@ -196,13 +196,15 @@ async def check_promises(world: World) -> None:
         )
 
 
-async def crash_and_check(world: World, disk: SimulatedDisk, chooser: random.Random) -> World:
+async def crash_and_check(
+    world: World, disk: SimulatedDisk, chooser: random.Random, *, loses_power: bool = False
+) -> World:
     """Crash, recover twice, check both times, and return the second process.
 
     The first crash loses power, or only the process: then the page cache lives on, and what the recovery serves from it
     must not vanish when the power fails after all.
     """
-    if chooser.random() < 0.7:
+    if chooser.random() < 0.7 or loses_power:
         disk.crash(chooser)
     first = successor(world, disk)
     await first.start()

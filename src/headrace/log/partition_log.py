@@ -185,7 +185,8 @@ class PartitionLog:
         return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
 
     def check_invariants(self) -> None:
-        """Assert that files and offsets agree; `Progress` asserts the order of the offsets on every move."""
+        """Assert that the offsets are in order, and that files and offsets agree."""
+        self.progress.check()
         assert self.covered_offset <= self.end_offset, f"{self.covered_offset} is covered, {self.end_offset} ends"
         active = self.active
         assert active.base_offset <= active.next_offset == self.end_offset, (

@@ -39,12 +39,12 @@ class Progress:
         self.committed = start
         self.recovery = Offset(0)
         self.durable = self.end = end
-        self._check()
+        self.check()
 
     def __repr__(self) -> str:
         return "Progress(" + ", ".join(f"{name}={getattr(self, name)}" for name in self.__slots__) + ")"
 
-    def _check(self) -> None:
+    def check(self) -> None:
         assert self.start <= self.committed <= self.end, self
         assert self.cleaned <= self.older <= self.committed or self.older == NO_SNAPSHOT, self
         assert self.recovery <= self.durable <= self.end, self
@@ -78,29 +78,29 @@ class Progress:
             self.older = max(older, self.cleaned) if older <= self.end else self.cleaned
         self.committed = min(max(committed, self.start, self.older), self.end)
         self.recovery = min(recovery, self.end)
-        self._check()
+        self.check()
 
     def raise_start(self, start: Offset) -> None:
         self.start = max(self.start, start)
-        self._check()
+        self.check()
 
     def clean(self, cleaned: Offset) -> None:
         self.cleaned = max(self.cleaned, cleaned)
-        self._check()
+        self.check()
 
     def publish(self, older: Offset) -> None:
         """Every fold has two durable snapshots at or above an offset, and none needs an older one."""
         self.older = max(older, self.cleaned)
-        self._check()
+        self.check()
 
     def forget_snapshots(self) -> None:
         """A fold takes part that has none. Nothing more is cleaned until it has two."""
         self.older = self.cleaned
-        self._check()
+        self.check()
 
     def checkpoint(self, recovery: Offset) -> None:
         self.recovery = max(self.recovery, recovery)
-        self._check()
+        self.check()
 
     def recovered(self) -> None:
         """The log was read to its end and synced."""
@@ -121,4 +121,4 @@ class Progress:
         self.cleaned = min(self.cleaned, end)
         if self.older > end:
             self.older = self.cleaned
-        self._check()
+        self.check()
