@@ -55,12 +55,12 @@ async def append_control(node: Node, kind: int, size: int) -> None:
     log.append([incoming], epoch=partition.epoch, now_ms=node.clock.wall_ms())
     node.logs.committer.commit(log, base, [incoming.data], len(data))
     reader = Reader()
-    partition.waiters.add(reader)
+    partition.waiters[reader] = None
     async with asyncio.timeout(10):
         while partition.high_watermark <= base:
             await reader.woken.wait()
             reader.woken.clear()
-    partition.waiters.discard(reader)
+    partition.waiters.pop(reader, None)
 
 
 async def fill(node: Node) -> list[tuple[int, bytes]]:

@@ -105,7 +105,7 @@ class TailWaiter:
         """Until there is enough, or the time is over."""
         timer = clock.call_later(wait_ms, self.finish)
         for partition, _ in self._places:
-            partition.waiters.add(self)
+            partition.waiters[self] = None
         # Something may have been committed since the caller looked: nobody was told of this waiter then.
         self.wake()
         try:
@@ -113,7 +113,7 @@ class TailWaiter:
         finally:
             timer.cancel()
             for partition, _ in self._places:
-                partition.waiters.discard(self)
+                partition.waiters.pop(self, None)
 
 
 class Fetcher:

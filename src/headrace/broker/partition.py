@@ -65,7 +65,7 @@ class Partition(TimeLookup, Stability):
         self.id: PartitionId = log.id
         self.log = log
         self.epoch = epoch
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}  # the oldest first
         self._store = store
         self._clock = clock
         self._loop = asyncio.get_running_loop()

@@ -96,7 +96,7 @@ class LogStore:
         self._trash_lock = asyncio.Lock()
         self._made_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
-        self._pauses: set[asyncio.Event] = set()
+        self._pauses: dict[asyncio.Event, None] = {}  # the oldest first
         self._is_stopping = False
 
     @property
@@ -172,12 +172,12 @@ class LogStore:
             return False
         woken = asyncio.Event()
         timer = self._clock.call_later(delay_ms, woken.set)
-        self._pauses.add(woken)
+        self._pauses[woken] = None
         try:
             await woken.wait()
         finally:
             timer.cancel()
-            self._pauses.discard(woken)
+            self._pauses.pop(woken, None)
         return not self._is_stopping
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
