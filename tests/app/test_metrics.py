@@ -22,6 +22,7 @@ from headrace.app.queue_metrics import STATES
 from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
+from headrace.host.bundle import system_host
 from headrace.log.commit import SyncTime
 from headrace.log.damage import Damage
 from headrace.model.errors import ConfigurationError, CorruptLogError
@@ -76,7 +77,7 @@ def with_node(data: Path, work: Callable[[Node], Coroutine[Any, Any, None]]) -> 
             "kafka.listen": ("--kafka", "127.0.0.1:0"),
             "http.listen": ("--http", "127.0.0.1:0"),
         }
-        node = Node(load(flags=flags).config)
+        node = Node(load(flags=flags).config, system_host())
         await node.start()
         try:
             await work(node)
@@ -244,7 +245,7 @@ def test_an_http_address_that_is_taken_is_said_with_its_flag(tmp_path: Path) -> 
             "http.listen": ("--http", str(node.http_address)),
         }
         with pytest.raises(ConfigurationError, match=rf"{node.http_address} .*--http"):
-            await Node(load(flags=flags).config).start()
+            await Node(load(flags=flags).config, system_host()).start()
 
     with_node(tmp_path / "data", work)
 

@@ -17,6 +17,7 @@ from tests.support.wire import Wire
 
 from headrace.app.config import NodeConfig, load
 from headrace.app.node import Node
+from headrace.host.bundle import system_host
 from headrace.log.partition_log import Incoming
 from headrace.model.batch import read_header
 from headrace.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -92,7 +93,7 @@ async def fill(node: Node) -> list[tuple[int, bytes]]:
 
 def with_node(tmp_path: Path, act: Callable[[str], T]) -> tuple[list[tuple[int, bytes]], T]:
     async def run() -> tuple[list[tuple[int, bytes]], T]:
-        node = Node(config(tmp_path / "data"))
+        node = Node(config(tmp_path / "data"), system_host())
         await node.start()
         try:
             expected = await fill(node)

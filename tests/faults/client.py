@@ -2,7 +2,7 @@
 
 import threading
 
-from tests.faults.history import History
+from headrace.testing.history import History
 
 DEADLINE_S = 90.0  # for what has to be answered once the node is up again
 

@@ -18,6 +18,7 @@ from headrace.app.config import NodeConfig
 from headrace.app.identity import check_complete, check_identity
 from headrace.app.key_file import read_access_keys
 from headrace.app.loop_lag import LoopLag
+from headrace.app.metadata import EmbeddedMetadata, Metadata
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
@@ -31,8 +32,6 @@ from headrace.cluster.admin import Admin, PartitionLimits
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.queue_admin import QueueAdmin
-from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
-from headrace.cluster.sqlite import SqliteStore
 from headrace.cluster.store import Store
 from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.counters import HttpCounters
@@ -48,22 +47,9 @@ from headrace.gateways.rest.gateway import rest_router
 from headrace.gateways.rest.partition import partition_routes
 from headrace.gateways.sqs.gateway import SqsGateway
 from headrace.host.ballast import Ballast
-from headrace.host.clock import SystemClock
-from headrace.host.disk import SystemDisk
-from headrace.host.memory import keep_freed_memory
+from headrace.host.bundle import Host, system_host
 from headrace.host.node_clock import ClockState, NodeClock
-from headrace.host.owner_only import make_files_private, take_from_others
-from headrace.host.process import (
-    DirectoryLock,
-    boot_id,
-    keep_collector_off_the_hot_path,
-    let_threads_in_quickly,
-    on_stop_signal,
-    raise_open_files_limit,
-)
-from headrace.host.rand import SystemRand
-from headrace.host.threads import PoolThreads
-from headrace.host.transport import TcpTransport
+from headrace.host.threads import Threads
 from headrace.log.driver import LogStore
 from headrace.model.address import Address
 from headrace.model.errors import ConfigurationError
@@ -81,11 +67,12 @@ _DESCRIPTORS_RESERVED = 64 + _ADMIN_CONNECTIONS_MAX
 
 
 class Node:
-    """A running node."""
+    """A running node. What it reaches of the machine is its host; what it knows of the cluster is its metadata."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, host: Host, *, metadata: Metadata | None = None) -> None:
         self.config = config
-        self.clock = NodeClock(SystemClock(), config.clock)
+        self.host = host
+        self.clock = NodeClock(host.clock, config.clock)
         self.lag = LoopLag(self.clock)
         self.kafka_address = config.kafka.listen
         self.http_address = config.http.listen
@@ -96,8 +83,9 @@ class Node:
         self.is_started = False
         self.is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rand = SystemRand()
-        self._disk = SystemDisk()
+        self._rand = host.rand
+        self._disk = host.disk
+        self._metadata = metadata or EmbeddedMetadata()
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -113,20 +101,20 @@ class Node:
 
     async def _start(self) -> None:
         config, clock, disk = self.config, self.clock, self._disk
-        keep_freed_memory()
-        let_threads_in_quickly()
-        make_files_private()
+        process = self.host.process
+        process.prepare()
         self._check_descriptors()
         self._lock_directory()
-        take_from_others(config.data)
+        process.make_private(config.data)
         self._sync_threads = self._threads("sync", 8)
-        clock.open(disk, config.data, boot_id=boot_id())
+        clock.open(disk, config.data, boot_id=process.boot_id())
         self._stack.callback(clock.save)
         self._read_threads = self._threads("read", 4)
-        check_complete(disk, config.data, METADATA_FILE)
+        if self._metadata.file_name is not None:
+            check_complete(disk, config.data, self._metadata.file_name)
         self._ballast = Ballast(disk, config.data, size_bytes=config.log.disk_ballast_bytes)
         self._ballast.open()
-        store = await SqliteStore.open(
+        store = await self._metadata.open(
             config.data, clock=clock, threads=self._threads("store", 1), make_room=self._ballast.make_room
         )
         self._stack.push_async_callback(store.close)
@@ -176,7 +164,7 @@ class Node:
         # Before the listeners are stopped, which wait for what is in flight.
         self._stack.callback(self.queues.send_home)
         self._stack.callback(self.groups.send_home)
-        keep_collector_off_the_hot_path()
+        process.settle()
         self.is_started = True
 
     async def _start_queues(self, admin: QueueAdmin, catalog: Catalog) -> None:
@@ -225,7 +213,7 @@ class Node:
         self._run_always(self.groups.run())
 
     def _check_descriptors(self) -> None:
-        allowed = raise_open_files_limit()
+        allowed = self.host.process.raise_open_files_limit()
         config = self.config
         connections_max = config.kafka.limits.connections_max + config.http.limits.connections_max
         needed = config.log.open_files_max + connections_max + _DESCRIPTORS_RESERVED
@@ -238,13 +226,13 @@ class Node:
 
     def _lock_directory(self) -> None:
         self._disk.make_directory(self.config.data)
-        lock = DirectoryLock(f"{self.config.data}/lock")
+        lock = self.host.process.make_lock(f"{self.config.data}/lock")
         self._stack.callback(lock.release)
         if not lock.try_lock():
             raise ConfigurationError(f"{self.config.data} is in use by another node; stop it or choose another --data")
 
-    def _threads(self, name: str, count_max: int) -> PoolThreads:
-        threads = PoolThreads(name=f"headrace-{name}", count_max=count_max)
+    def _threads(self, name: str, count_max: int) -> Threads:
+        threads = self.host.make_threads(name=f"headrace-{name}", count_max=count_max)
         self._stack.callback(threads.close)
         return threads
 
@@ -281,7 +269,7 @@ class Node:
                 logs=self.logs,
                 clock=self.clock,
             ),
-            transport=TcpTransport(),
+            transport=self.host.transport,
             clock=self.clock,
             host=config.listen.host,
             port=config.listen.port,
@@ -307,6 +295,7 @@ class Node:
             answers=self.answers,
             lag=self.lag,
             clock=self.clock,
+            process=self.host.process,
         )
         about = node_routes(
             about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
@@ -381,7 +370,7 @@ class Node:
     ) -> HttpListener:
         try:
             listener = await listen_http(
-                TcpTransport(),
+                self.host.transport,
                 at.host,
                 at.port,
                 router=router,
@@ -427,9 +416,10 @@ class Node:
 
 async def run(config: NodeConfig, *, ready: Callable[[Node], None] | None = None) -> None:
     """Run a node until it is asked to stop."""
-    node = Node(config)
+    host = system_host()
+    node = Node(config, host)
     stop = asyncio.Event()
-    on_stop_signal(stop.set)
+    host.process.on_stop_signal(stop.set)
     await node.start()
     try:
         if ready is not None:

@@ -1,0 +1,1 @@
+"""Whole nodes under load and faults in virtual time, all from one seed."""
