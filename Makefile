@@ -11,7 +11,7 @@ CORE := $(VENV)/.core-installed
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run wheel test test-long sim check format bench clean test-tools
+.PHONY: help run wheel test test-long check format bench clean test-tools
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,10 +28,6 @@ test: $(DEV) test-tools ## Run the tests (ARGS="tests/cli -k topic" for some of 
 
 test-long: $(DEV) test-tools ## Run the tests in their long forms
 	HEADRACE_LONG=1 $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=3600 $(ARGS)
-
-sim: $(DEV) ## Run a node in the simulator: SEED=7 replays one run, HOURS=10 goes on over seeds (docs/simulator.md)
-	$(BIN)/python -m tools.simulate $(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
-	  $(if $(PACE),--pace $(PACE)) $(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(ARGS)
 
 check: $(DEV) ## Lint, formatting, types, and the rooms' import contract
 	$(BIN)/ruff check

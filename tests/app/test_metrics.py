@@ -14,7 +14,7 @@ import pytest
 from headrace.app.config import load
 from headrace.app.exposition import Exposition
 from headrace.app.group_metrics import OTHER_GROUPS, write_groups
-from headrace.app.health import LOOP_BLOCKED_MS, reasons, warnings
+from headrace.app.health import LOOP_BLOCKED_MS, reasons
 from headrace.app.loop_lag import LoopLag
 from headrace.app.metrics import OTHER_TOPICS, TOPIC_SERIES_MAX, TopicSum, with_own_series
 from headrace.app.node import Node
@@ -22,7 +22,6 @@ from headrace.app.queue_metrics import STATES
 from headrace.broker.group.port import Caller, OffsetCommit
 from headrace.client.stream import StreamClient
 from headrace.client.values import Outgoing
-from headrace.host.bundle import system_host
 from headrace.log.commit import SyncTime
 from headrace.log.damage import Damage
 from headrace.model.errors import ConfigurationError, CorruptLogError
@@ -77,7 +76,7 @@ def with_node(data: Path, work: Callable[[Node], Coroutine[Any, Any, None]]) -> 
             "kafka.listen": ("--kafka", "127.0.0.1:0"),
             "http.listen": ("--http", "127.0.0.1:0"),
         }
-        node = Node(load(flags=flags).config, system_host())
+        node = Node(load(flags=flags).config)
         await node.start()
         try:
             await work(node)
@@ -210,10 +209,6 @@ def test_a_node_is_unhealthy_for_each_of_its_reasons_and_healthy_again(tmp_path:
         node.logs.damage = Damage()
 
         assert await codes(node) == []
-        node.logs.committer.journal_failure = OSError("a disk that failed")
-        assert [one.code for one in warnings(clock=node.clock, broker=node.broker, logs=node.logs)] == [
-            "journal_failed"
-        ]
 
     async def codes(node: Node) -> list[str]:
         """The reasons of an answer that was not touched by a machine that stood still, which is a reason as well."""
@@ -245,7 +240,7 @@ def test_an_http_address_that_is_taken_is_said_with_its_flag(tmp_path: Path) -> 
             "http.listen": ("--http", str(node.http_address)),
         }
         with pytest.raises(ConfigurationError, match=rf"{node.http_address} .*--http"):
-            await Node(load(flags=flags).config, system_host()).start()
+            await Node(load(flags=flags).config).start()
 
     with_node(tmp_path / "data", work)
 

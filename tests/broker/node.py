@@ -1,7 +1,6 @@
 """A broker with everything below it simulated, that can be stopped, killed and brought back."""
 
 import asyncio
-import random
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -21,9 +20,7 @@ from headrace.log.config import LogConfig
 from headrace.log.driver import LogStore
 from headrace.model.batch import read_header
 from headrace.model.ids import NodeId, PartitionId
-from headrace.replication.committed import CommitRule, alone
 from headrace.testing.clock import SimulatedClock, settle
-from headrace.testing.commits import LateCommits
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.rand import SeededRand
 from headrace.testing.store import MemoryStore
@@ -56,7 +53,6 @@ class Node:
         sync_threads: Threads | None = None,
         read_threads: Threads | None = None,
         seed: int = 1,
-        late_seed: int | None = None,
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.clock = SimulatedClock()
@@ -65,10 +61,6 @@ class Node:
         self.log_config = log_config
         self.queues_config = queues_config
         self.rand = SeededRand(seed)
-        # With a seed, commits are late by some entries, for some turns of the loop, at random.
-        self.late = None if late_seed is None else random.Random(late_seed)
-        self.holds_commits = False  # from the start on, until a test releases the rule
-        self.rules: dict[PartitionId, LateCommits] = {}
         self.sync_threads = InlineThreads() if sync_threads is None else sync_threads
         self.read_threads = InlineThreads() if read_threads is None else read_threads
 
@@ -106,7 +98,6 @@ class Node:
             threads=self.sync_threads,
             data_directory=DIRECTORY,
             config=self.config,
-            rule_of=self.rule_of,
         )
         await self.broker.start()
         self.queues = NodeQueues(
@@ -121,19 +112,6 @@ class Node:
         )
         await self.queues.start()
         return self
-
-    def rule_of(self, id: PartitionId) -> CommitRule:
-        if self.late is None:
-            return alone
-        logs = self.logs.logs
-
-        def wake() -> None:
-            # Whatever log the partition has then: reopened, it has another one.
-            if id in logs:
-                logs[id].listener()
-
-        self.rules[id] = LateCommits(self.late, wake=wake, is_held=self.holds_commits)
-        return self.rules[id]
 
     async def restart(self) -> None:
         """Stop cleanly and come back."""

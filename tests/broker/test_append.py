@@ -169,7 +169,7 @@ def test_a_retry_of_what_a_failed_sync_left_in_doubt_is_not_acknowledged() -> No
     async def main() -> None:
         node = await Node().start()
         partition = await node.make()
-        node.disk.fail("fdatasync", times=-1)
+        node.disk.fail("fdatasync", path_part=".journal")
         first = partition.append(produced(b"a", sequence=0))
         await settle()
         again = partition.append(produced(b"a", sequence=0))

@@ -100,7 +100,7 @@ def test_a_long_poll_ends_with_its_time() -> None:
         assert not waiting.done()
         await node.clock.elapse(1)
         assert values(list(await waiting)) == [[]]
-        assert not partition.waiters
+        assert partition.waiters == set()
         node.abandon()
 
     run(main())
@@ -152,7 +152,7 @@ def test_a_cancelled_long_poll_leaves_nobody_waiting() -> None:
         assert len(partition.waiters) == 1
         waiting.cancel()
         await settle()
-        assert not partition.waiters
+        assert partition.waiters == set()
         node.abandon()
 
     run(main())

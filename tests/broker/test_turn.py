@@ -4,13 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from headrace.broker.guard import Guard
 from headrace.broker.turn import Turn
-from headrace.testing.clock import SimulatedClock
-
-
-def _never(error: Exception) -> None:
-    raise error
 
 
 class Desk:
@@ -19,11 +13,10 @@ class Desk:
     def __init__(self) -> None:
         self.waiting = 0
         self.written: list[int] = []
-        guard = Guard(clock=SimulatedClock(), stop=_never)
-        self.turn = Turn(guard=guard, write=self._write, count=lambda: self.waiting)
+        self.turn = Turn(write=self._write, count=lambda: self.waiting)
 
     def _write(self) -> None:
-        self.turn.is_due = False
+        self.turn.begin_next()
         self.written.append(self.waiting)
         self.waiting = 0
 

@@ -11,7 +11,6 @@ from tests.support.node import free_port
 
 from headrace.app.config import NodeConfig, load
 from headrace.app.node import Node
-from headrace.host.bundle import system_host
 from headrace.model.ids import Offset
 
 TOPIC = "cleaned"
@@ -67,14 +66,14 @@ def test_clients_read_exactly_what_is_live_across_gaps(tmp_path: Path, client: C
         return [client.read(server, TOPIC), client.read(server, TOPIC, offset=20), client.read(server, TOPIC, offset=8)]
 
     async def main() -> list[list[list[tuple[int, Message]]]]:
-        node = Node(config(tmp_path / "data"), system_host())
+        node = Node(config(tmp_path / "data"))
         await node.start()
         try:
             await fill_and_clean(node, writes_on=writes_on)
             first = await asyncio.to_thread(read, str(node.kafka_address))
         finally:
             await node.stop()
-        node = Node(config(tmp_path / "data"), system_host())
+        node = Node(config(tmp_path / "data"))
         await node.start()
         try:
             return [first, await asyncio.to_thread(read, str(node.kafka_address))]

@@ -17,7 +17,6 @@ from tests.support.wire import Wire
 
 from headrace.app.config import NodeConfig, load
 from headrace.app.node import Node
-from headrace.host.bundle import system_host
 from headrace.log.partition_log import Incoming
 from headrace.model.batch import read_header
 from headrace.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -55,12 +54,12 @@ async def append_control(node: Node, kind: int, size: int) -> None:
     log.append([incoming], epoch=partition.epoch, now_ms=node.clock.wall_ms())
     node.logs.committer.commit(log, base, [incoming.data], len(data))
     reader = Reader()
-    partition.waiters[reader] = None
+    partition.waiters.add(reader)
     async with asyncio.timeout(10):
         while partition.high_watermark <= base:
             await reader.woken.wait()
             reader.woken.clear()
-    del partition.waiters[reader]
+    partition.waiters.discard(reader)
 
 
 async def fill(node: Node) -> list[tuple[int, bytes]]:
@@ -93,7 +92,7 @@ async def fill(node: Node) -> list[tuple[int, bytes]]:
 
 def with_node(tmp_path: Path, act: Callable[[str], T]) -> tuple[list[tuple[int, bytes]], T]:
     async def run() -> tuple[list[tuple[int, bytes]], T]:
-        node = Node(config(tmp_path / "data"), system_host())
+        node = Node(config(tmp_path / "data"))
         await node.start()
         try:
             expected = await fill(node)

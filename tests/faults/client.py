@@ -2,7 +2,7 @@
 
 import threading
 
-from headrace.testing.history import History
+from tests.faults.history import History
 
 DEADLINE_S = 90.0  # for what has to be answered once the node is up again
 

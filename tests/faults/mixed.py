@@ -1,17 +1,15 @@
 """A mixed load on one node, by clients of every kind at once, and its verdict."""
 
 import threading
-import time
 from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults import queue_load, stream_load
+from tests.faults.checker import Verdict, check
 from tests.faults.client import LoadClient
+from tests.faults.history import History, Topic
 from tests.support.node import NodeProcess, free_port
 from tests.support.wait import wait_until
-
-from headrace.testing.checker import Verdict, check
-from headrace.testing.history import History, Topic
 
 IDEMPOTENT = Topic(name="idempotent", idempotent=True)
 TRANSACTIONAL = Topic(name="transactional", idempotent=True)
@@ -35,7 +33,7 @@ class MixedLoad:
     """
 
     def __init__(self, node: NodeProcess, http: str, *, seed: int) -> None:
-        self.history = History(time.monotonic, queues=queue_load.QUEUES, topics=TOPICS)
+        self.history = History(queues=queue_load.QUEUES, topics=TOPICS)
         self._node = node
         self._http = http
         self._seed = seed

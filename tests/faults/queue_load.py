@@ -17,9 +17,8 @@ import urllib3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from tests.faults.client import DEADLINE_S, LoadClient
+from tests.faults.history import Delivered, History, Outcome, Queue
 from tests.support.wait import wait_until
-
-from headrace.testing.history import Delivered, History, Outcome, Queue
 
 _LEASE_S = 3
 PLAIN = Queue(name="plain", exactly_once=True, deduplicated=True)

@@ -11,9 +11,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.faults.client import DEADLINE_S, LoadClient
+from tests.faults.history import History, Read, Sent
 from tests.support.wait import wait_until
-
-from headrace.testing.history import History, Read, Sent
 
 PARTITIONS = 3
 _IN_FLIGHT_MAX = 200

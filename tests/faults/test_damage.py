@@ -21,11 +21,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import urllib3
+from tests.faults.history import History
 from tests.faults.mixed import SMALL, MixedLoad, address, judge
 from tests.support.node import START_DEADLINE_S, NodeProcess, running
 from tests.support.wait import wait_until
-
-from headrace.testing.history import History
 
 IS_LONG = os.environ.get("HEADRACE_LONG") == "1"
 SEED = int(os.environ.get("HEADRACE_TEST_SEED") or random.SystemRandom().randrange(2**32))

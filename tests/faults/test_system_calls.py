@@ -63,20 +63,6 @@ LONG = [
 FAULTS = SHORT + LONG if IS_LONG else SHORT
 
 
-def reopen_all(http: str, admin: str) -> int:
-    """Reopen every partition that health names, and return how many those were."""
-    count = 0
-    while (found := health(http))["status"] != "ok":
-        for reason in found["reasons"]:
-            assert reason["code"] == "partition_offline", reason
-            topic, _, partition = reason["detail"].split(" ", 1)[0].rpartition("-")
-            url = f"http://{admin}/topics/{topic}/partitions/{partition}/reopen"
-            answer = urllib3.request("POST", url, retries=False, timeout=10.0)
-            assert answer.status == 200, answer.data
-            count += 1
-    return count
-
-
 def health(http: str) -> Any:
     return json.loads(urllib3.request("GET", f"http://{http}/health", retries=False, timeout=10.0).data)
 
@@ -108,29 +94,4 @@ def test_a_system_call_that_fails_costs_no_client_what_was_acknowledged(fault: F
         reasons = [reason["code"] for reason in after.get("reasons", [])]
         print(f"{fault}: {injected_count} calls; then {after['status']} {reasons}\n{verdict}")
         assert injected_count > 0
-        assert not verdict.violations, str(verdict)
-
-
-@pytest.mark.timeout(600 if IS_LONG else 240)
-def test_partitions_that_failing_syncs_took_offline_are_reopened_under_load(tmp_path: Path) -> None:
-    print(f"HEADRACE_TEST_SEED={SEED}")
-    http, admin = address(), address()
-    with running(tmp_path / "data", settings=SMALL, arguments=["--http", http, "--admin-listen", admin]) as node:
-        load = MixedLoad(node, http, seed=SEED)
-        load.start()
-        count = 0
-        try:
-            for at in range(5 if IS_LONG else 2):
-                load.wait_progress(100)
-                with injected(node.pid, "fdatasync,fsync", "error=EIO:when=3+7", tmp_path / f"trace-{at}"):
-                    time.sleep(UNDER_FAULT_S)  # how long the fault lasts, not a synchronisation
-                assert node.exit_code() is None, f"the node ended:\n{node.log_text()[-3000:]}"
-                count += reopen_all(http, admin)
-            load.wait_progress(100)
-        finally:
-            load.stop()
-        verdict = load.verdict()
-        assert "Traceback" not in node.log_text(), node.log_text()[-3000:]
-        print(f"{count} partitions reopened\n{verdict}")
-        assert count > 0
         assert not verdict.violations, str(verdict)

@@ -182,26 +182,6 @@ def test_a_snapshot_has_open_and_aborted_transactions() -> None:
     assert list(restored.transactions.aborted()) == [Aborted(7, Offset(0), Offset(1))]
 
 
-def test_a_snapshot_has_transactions_whose_decision_is_not_committed() -> None:
-    partition = Partition()
-    partition.plain(count=3)
-    partition.send(0)
-    committed = partition.end
-    partition.finish(True)
-    partition.plain()
-    restored = ProducerFold.restore(partition.fold.snapshot())
-    for fold in (partition.fold, restored):
-        assert fold.transactions.stable_offset(committed) == 3, "its marker is not committed"
-        assert fold.transactions.stable_offset(partition.end) == partition.end
-
-
-def test_a_snapshot_of_a_version_that_had_no_decisions_in_doubt_is_read() -> None:
-    payload = bytes.fromhex("0000000000000001000000000000000700000000000000000000000000000001")
-    fold = ProducerFold.restore(encode_snapshot(FoldState(FOLD_NAME, 2, Offset(2), payload)))
-    assert list(fold.transactions.aborted()) == [Aborted(7, Offset(0), Offset(1))]
-    assert fold.transactions.stable_offset(Offset(1)) == 1
-
-
 def test_a_snapshot_from_before_transactions_is_read() -> None:
     payload = bytes.fromhex(
         "00000001"  # one producer

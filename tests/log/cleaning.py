@@ -91,17 +91,16 @@ async def restored(world: World, index: int = 0) -> Fold:
     fold = Fold(log)
     found = list(snapshots.load(log.disk, f"{log.directory}/{FOLDS_DIRECTORY}", "fold", upto=log.end_offset))
     if found:
-        (_, offset, data), log.published["fold"] = found[0]
-        acked, messages = msgspec.json.decode(data, type=tuple[list[int], list[int]])
-        fold.acked, fold.messages, fold.end_offset = set(acked), set(messages), offset
+        acked, messages = msgspec.json.decode(found[0].data, type=tuple[list[int], list[int]])
+        fold.acked, fold.messages, fold.end_offset = set(acked), set(messages), found[0].offset
     assert fold.end_offset >= log.cleaned_offset, "entries were cleaned away that no snapshot covers"
-    at = Offset(max(fold.end_offset, log.start_offset))
-    while at < log.end_offset:
-        part = await world.store.read(log.read(at, bytes_max=1000, upto=log.end_offset))
+    offset = Offset(max(fold.end_offset, log.start_offset))
+    while offset < log.end_offset:
+        part = await world.store.read(log.read(offset, bytes_max=1000, upto=log.end_offset))
         for batch in batches_of(part.data):
             if read_header(batch).base_offset >= fold.end_offset:
                 fold.apply(batch)
-        at = part.next_offset
+        offset = part.next_offset
     fold.end_offset = log.end_offset
     return fold
 

@@ -172,7 +172,7 @@ def test_nothing_that_no_durable_snapshot_covers_is_dropped() -> None:
         log.take_snapshots = lambda: (taken,)
         await clean_fully(world)
         await world.store.maintain(log, floor=log.durable_offset)
-        assert log.progress.older == 20
+        assert log.snapshot_offset == 20
         assert set(range(20, 80)) <= set(await served(world))
         log.take_snapshots = fold.snapshot
         world.disk.fail("rename", times=-1, path_part="snapshot")
@@ -335,7 +335,7 @@ def test_snapshots_from_before_there_was_a_retainer_do_not_count() -> None:
             await world.settle()
         world.store._sync_threads = threads
         log.take_snapshots = tuple
-        assert log.progress.older == 0
+        assert log.snapshot_offset == 0
         assert not await world.store.clean(log)
         await world.store.maintain(log, floor=log.durable_offset)
         assert len(await served(world)) == 80
@@ -352,9 +352,9 @@ def test_a_snapshot_is_taken_where_only_that_is_missing() -> None:
         log = world.log()
         log.roll(now_ms=world.clock.wall_ms())
         await world.store.checkpoint(log)
-        log.progress.forget_snapshots()
+        log.snapshot_offset = Offset(0)
         assert await world.store.clean(log)
-        assert log.progress.older == log.end_offset
+        assert log.snapshot_offset == log.end_offset
         world.abandon()
 
     run(main())

@@ -43,7 +43,6 @@ async def fill(store: LogStore, template: bytes) -> None:
         header: BatchHeader = read_header(data)
         log.append([Incoming(header, memoryview(data))], epoch=Epoch(0), now_ms=0)
     await store.committer.flush(log)
-    log.progress.commit(log.durable_offset)
 
 
 def test_a_thousand_live_messages_scattered_over_a_long_log_take_little_more_than_they_need(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.log import doubt
 from headrace.model.ids import Offset
 from headrace.model.topic import Durability
 from headrace.testing.disk import SimulatedDisk
@@ -25,21 +24,7 @@ append = st.tuples(
 )
 other = st.tuples(
     st.sampled_from(
-        [
-            *(
-                "settle",
-                "settle",
-                "settle",
-                "burst",
-                "checkpoint",
-                "maintain",
-                "delete",
-                "age",
-                "write_back",
-                "restart",
-            ),
-            *("reopen", "reopen after a failed sync"),
-        ]
+        ["settle", "settle", "settle", "burst", "checkpoint", "maintain", "delete", "age", "write_back", "restart"]
     ),
     st.integers(0, PARTITIONS - 1),
     st.just(0),
@@ -62,7 +47,6 @@ class Run:
         self.world = World(SimulatedDisk(), configs)
         self.calls_left = crash_at_call
         self.image: tuple[SimulatedDisk, dict[Any, int]] | None = None
-        self.loses_power = False
 
     def arm(self) -> None:
         self.world.disk.on_call = self.before_call
@@ -71,8 +55,6 @@ class Run:
         self.calls_left -= 1
         if self.calls_left == 0:
             self.world.disk.on_call = None
-            # A process that dies between a failed sync and its mark leaves nothing by which the next could know of it.
-            self.loses_power = path.endswith(f"/{doubt.NAME}")
             self.image = (self.world.disk.copy(), dict(self.world.promised_end))
 
     async def step(self, kind: str, index: int, count: int, size: int) -> None:
@@ -100,17 +82,6 @@ class Run:
                 world.clock.jump_wall(40_000)
             case "write_back":
                 world.disk.write_back(self.chooser)
-            case "reopen":
-                log.fail(OSError("planted"))
-                await world.reopen(index)
-            case "reopen after a failed sync":
-                world.disk.fail("fdatasync", path_part=world.directory(index), times=-1)
-                await self.step("append", index, 2, 2500)
-                await world.settle()
-                await world.store.checkpoint(log)
-                world.disk.heal()
-                if log.broken is not None:
-                    await world.reopen(index)
             case "restart":
                 await world.settle()
                 await world.store.stop()
@@ -134,7 +105,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_torn_is_served_whenever_the_po
         run.world.abandon()
         disk, run.world.promised_end = run.image
         # A second life on what was left, and a second crash at its end.
-        run.world = await crash_and_check(run.world, disk, run.chooser, loses_power=run.loses_power)
+        run.world = await crash_and_check(run.world, disk, run.chooser)
         for step in steps[:10]:
             await run.step(*step)
         await check_promises(run.world)

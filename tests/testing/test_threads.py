@@ -1,11 +1,9 @@
 import asyncio
-import random
 
 import pytest
 
 from headrace.host.threads import PoolThreads, Threads
-from headrace.testing.event_loop import VirtualLoop
-from headrace.testing.threads import DelayedThreads, HeldThreads, InlineThreads
+from headrace.testing.threads import HeldThreads, InlineThreads
 
 
 def explode() -> None:
@@ -44,26 +42,3 @@ def test_held_calls_run_in_order_when_released() -> None:
         assert ran == [0, 1, 2]
 
     asyncio.run(run())
-
-
-def test_a_delayed_call_happens_at_one_moment_and_is_answered_at_a_later_one() -> None:
-    loop = VirtualLoop(random.Random(1))
-    done_s: list[float] = []
-
-    async def run() -> None:
-        threads = DelayedThreads(count_max=1, delay_s=lambda: 1.0)
-        calls = [threads.run(lambda: done_s.append(loop.time())) for _ in range(2)]
-        failing = threads.run(explode)
-        await asyncio.gather(*calls)
-        assert (done_s, loop.time()) == ([1.0, 3.0], 4.0)
-        with pytest.raises(ValueError, match="on purpose"):
-            await failing
-        left = threads.run(lambda: done_s.append(loop.time()))
-        threads.close()
-        assert done_s[-1] == loop.time()
-        await left
-        with pytest.raises(RuntimeError, match="closed"):
-            threads.run(explode)
-
-    loop.run_until_complete(loop.spawn(loop.world, run()))
-    loop.close()

@@ -38,7 +38,7 @@ def reasons(*, broker: Broker, logs: LogStore, lag: LoopLag) -> list[Reason]:
             Reason(
                 "partition_offline",
                 f"{partition_name(broker, id)} is offline here ({why_offline(logs, id)}); "
-                "put the files or the disk right, then reopen it (headrace topic reopen) or restart the node",
+                "put the files or the disk right and restart the node",
             )
         )
     for log in logs.damage.among(logs.logs.values()):
@@ -79,14 +79,6 @@ def warnings(*, clock: NodeClock, broker: Broker, logs: LogStore) -> list[Reason
                 f"the wall clock has jumped by {state.jump_ahead_ms} ms and is not believed, so retention by age goes "
                 "on by steady time; set the clock right, or confirm it (headrace clock confirm). It is believed by "
                 f"itself in {state.believed_in_ms} ms, unless it jumps again",
-            )
-        )
-    if (failure := logs.committer.journal_failure) is not None:
-        found.append(
-            Reason(
-                "journal_failed",
-                f"the journal could not be written ({failure}), so each partition syncs its own segment, which is "
-                "slower with many partitions; check the disk and restart the node",
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""Whose disk this is, and in which form: `node.toml` in the data directory, compared at every start."""
+"""Whose disk this is: `node.toml` in the data directory, written once and compared at every start."""
 
 import logging
 import tomllib
@@ -12,9 +12,6 @@ from headrace.model.errors import ForeignDataError
 _logger = logging.getLogger(__name__)
 
 _NAME = "node.toml"
-# Of everything below the data directory, as a whole. It rises when an older headrace would misread what is written, and
-# an older one then refuses the directory. A file without a number is of an earlier format.
-FORMAT = 1
 # What a node makes after its metadata.
 _LATER = (_NAME, MADE, PARTITIONS)
 
@@ -38,16 +35,11 @@ def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, clus
         if disk.exists(f"{directory}/{MADE}"):
             _logger.warning("the file that says whose data this is was missing, and is made anew", extra={"file": path})
         incarnation = str(rand.uuid())
-        _write(disk, directory, (node_id, cluster_id, incarnation))
+        text = f'node_id = {node_id}\ncluster_id = "{cluster_id}"\nincarnation = "{incarnation}"\n'
+        write_atomically(disk, directory, _NAME, text.encode())
         return incarnation
     try:
         found = tomllib.loads(read_file(disk, path).decode())
-        form = int(found.get("format", 0))
-        if form > FORMAT:
-            raise ForeignDataError(
-                f"{directory} was written by a newer headrace, in format {form}, and this one reads formats up to "
-                f"{FORMAT}; start that version again. Nothing was changed"
-            )
         owner = (int(found["node_id"]), str(found["cluster_id"]), str(found["incarnation"]))
     except KeyError as error:
         raise ForeignDataError(
@@ -60,12 +52,4 @@ def check_identity(disk: Disk, rand: Rand, directory: str, *, node_id: int, clus
             f"{directory} belongs to node {owner[0]} of cluster {owner[1]}, and this is node {node_id} of "
             f"{cluster_id}; start with the right --data and --node-id"
         )
-    if form < FORMAT:
-        _write(disk, directory, owner)
     return owner[2]
-
-
-def _write(disk: Disk, directory: str, owner: tuple[int, str, str]) -> None:
-    node_id, cluster_id, incarnation = owner
-    text = f'format = {FORMAT}\nnode_id = {node_id}\ncluster_id = "{cluster_id}"\nincarnation = "{incarnation}"\n'
-    write_atomically(disk, directory, _NAME, text.encode())

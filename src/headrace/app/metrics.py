@@ -25,8 +25,8 @@ from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.counters import HttpCounters
 from headrace.gateways.kafka.errors import ErrorCode
 from headrace.gateways.kafka.listener import KafkaListener
-from headrace.host.bundle import Process
 from headrace.host.node_clock import NodeClock
+from headrace.host.process import collector_stats, process_usage, python_version
 from headrace.log.driver import LogStore
 from headrace.wire.kafka.registry import APIS
 
@@ -78,7 +78,6 @@ class NodeMetrics:
         answers: AnswerBudget,
         lag: LoopLag,
         clock: NodeClock,
-        process: Process,
     ) -> None:
         self._broker = broker
         self._queues = queues
@@ -90,7 +89,6 @@ class NodeMetrics:
         self._answers = answers
         self._lag = lag
         self._clock = clock
-        self._process = process
         self._started_ms = clock.monotonic_ms()
         self._started_wall_ms = clock.wall_ms()
 
@@ -98,7 +96,7 @@ class NodeMetrics:
         sums = await self._topic_sums()
         out = Exposition()
         self._node(out)
-        self._process_usage(out)
+        self._process(out)
         self._kafka_gateway(out)
         self._http_gateway(out)
         self._answer_budget(out)
@@ -122,11 +120,7 @@ class NodeMetrics:
         return {topics[id].name: found for id, found in by_id.items() if id in topics}
 
     def _node(self, out: Exposition) -> None:
-        labels = {
-            "version": __version__,
-            "python": self._process.python_version(),
-            "node_id": str(self._broker.node_id),
-        }
+        labels = {"version": __version__, "python": python_version(), "node_id": str(self._broker.node_id)}
         out.family("headrace_info", "gauge", "What runs here. Always 1.", [(labels, 1)])
         elapsed_ms = self._clock.monotonic_ms() - self._started_ms
         ahead_s = (self._clock.wall_ms() - self._clock.trusted_ms()) / 1000
@@ -139,13 +133,13 @@ class NodeMetrics:
         out.one("headrace_event_loop_lag_max_seconds", "gauge", "The latest it ever was.", lag.max_ms / 1000)
         out.one("headrace_event_loop_alarms_total", "counter", "Times it was late enough for an alarm.", lag.alarms)
 
-    def _process_usage(self, out: Exposition) -> None:
-        usage = self._process.usage()
+    def _process(self, out: Exposition) -> None:
+        usage = process_usage()
         started_s = self._started_wall_ms / 1000
         out.one("process_cpu_seconds_total", "counter", "CPU time, user and system.", usage.cpu_seconds)
         out.one("process_resident_memory_bytes", "gauge", "Resident memory.", usage.resident_bytes)
         out.one("process_start_time_seconds", "gauge", "When this node began to serve, since 1970.", started_s)
-        stats = [({"generation": str(number)}, found) for number, found in enumerate(self._process.collector_stats())]
+        stats = [({"generation": str(number)}, found) for number, found in enumerate(collector_stats())]
         for name, key, help in (
             ("python_gc_collections_total", "collections", "Runs of Python's cycle collector."),
             ("python_gc_objects_collected_total", "collected", "Objects that it freed."),
@@ -230,16 +224,10 @@ class NodeMetrics:
             ("journal_syncs_total", "counter", "Syncs of the shared journal.", stats.journal_syncs),
             ("journal_bytes_total", "counter", "Bytes written to the shared journal.", stats.journal_bytes),
             ("segment_syncs_total", "counter", "Syncs of segment files.", stats.segment_syncs),
-            ("sync_failures_total", "counter", "Syncs that failed, of segments and of the journal.", stats.failures),
+            ("sync_failures_total", "counter", "Syncs that failed; each takes partitions offline.", stats.failures),
             ("open_files", "gauge", "Segment files that are open.", len(logs.files)),
             ("partitions", "gauge", "Partitions on this node.", len(logs.logs) + len(logs.refused)),
             ("partitions_offline", "gauge", "Of these, how many are offline.", len(offline_partitions(logs))),
-            (
-                "unexpected_errors_total",
-                "counter",
-                "Errors that no rule expects; each ends the term of a partition.",
-                logs.unexpected_count,
-            ),
             ("partitions_damaged", "gauge", "How many are served but for damage that readers met.", damaged),
             ("size_bytes", "gauge", "Bytes in segment files.", size_bytes),
             ("disk_free_bytes", "gauge", "Free space where the data is.", self._broker.disk_free_bytes()),

@@ -18,7 +18,6 @@ from headrace.app.config import NodeConfig
 from headrace.app.identity import check_complete, check_identity
 from headrace.app.key_file import read_access_keys
 from headrace.app.loop_lag import LoopLag
-from headrace.app.metadata import EmbeddedMetadata, Metadata
 from headrace.app.metrics import NodeMetrics
 from headrace.broker.broker import Broker
 from headrace.broker.config import BrokerConfig
@@ -32,6 +31,8 @@ from headrace.cluster.admin import Admin, PartitionLimits
 from headrace.cluster.catalog import Catalog, NodeAddress
 from headrace.cluster.driver import CatalogDriver
 from headrace.cluster.queue_admin import QueueAdmin
+from headrace.cluster.sqlite import FILE_NAME as METADATA_FILE
+from headrace.cluster.sqlite import SqliteStore
 from headrace.cluster.store import Store
 from headrace.gateways.answers import AnswerBudget
 from headrace.gateways.http.counters import HttpCounters
@@ -44,12 +45,24 @@ from headrace.gateways.kafka.listener import KafkaListener
 from headrace.gateways.rest.about import node_routes
 from headrace.gateways.rest.clock import clock_routes
 from headrace.gateways.rest.gateway import rest_router
-from headrace.gateways.rest.partition import partition_routes
 from headrace.gateways.sqs.gateway import SqsGateway
 from headrace.host.ballast import Ballast
-from headrace.host.bundle import Host, system_host
+from headrace.host.clock import SystemClock
+from headrace.host.disk import SystemDisk
+from headrace.host.memory import keep_freed_memory
 from headrace.host.node_clock import ClockState, NodeClock
-from headrace.host.threads import Threads
+from headrace.host.owner_only import make_files_private, take_from_others
+from headrace.host.process import (
+    DirectoryLock,
+    boot_id,
+    keep_collector_off_the_hot_path,
+    let_threads_in_quickly,
+    on_stop_signal,
+    raise_open_files_limit,
+)
+from headrace.host.rand import SystemRand
+from headrace.host.threads import PoolThreads
+from headrace.host.transport import TcpTransport
 from headrace.log.driver import LogStore
 from headrace.model.address import Address
 from headrace.model.errors import ConfigurationError
@@ -67,12 +80,11 @@ _DESCRIPTORS_RESERVED = 64 + _ADMIN_CONNECTIONS_MAX
 
 
 class Node:
-    """A running node. What it reaches of the machine is its host; what it knows of the cluster is its metadata."""
+    """A running node."""
 
-    def __init__(self, config: NodeConfig, host: Host, *, metadata: Metadata | None = None) -> None:
+    def __init__(self, config: NodeConfig) -> None:
         self.config = config
-        self.host = host
-        self.clock = NodeClock(host.clock, config.clock)
+        self.clock = NodeClock(SystemClock(), config.clock)
         self.lag = LoopLag(self.clock)
         self.kafka_address = config.kafka.listen
         self.http_address = config.http.listen
@@ -83,9 +95,8 @@ class Node:
         self.is_started = False
         self.is_stopping = False
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._rand = host.rand
-        self._disk = host.disk
-        self._metadata = metadata or EmbeddedMetadata()
+        self._rand = SystemRand()
+        self._disk = SystemDisk()
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -101,20 +112,20 @@ class Node:
 
     async def _start(self) -> None:
         config, clock, disk = self.config, self.clock, self._disk
-        process = self.host.process
-        process.prepare()
+        keep_freed_memory()
+        let_threads_in_quickly()
+        make_files_private()
         self._check_descriptors()
         self._lock_directory()
-        process.make_private(config.data)
+        take_from_others(config.data)
         self._sync_threads = self._threads("sync", 8)
-        clock.open(disk, config.data, boot_id=process.boot_id())
+        clock.open(disk, config.data, boot_id=boot_id())
         self._stack.callback(clock.save)
         self._read_threads = self._threads("read", 4)
-        if self._metadata.file_name is not None:
-            check_complete(disk, config.data, self._metadata.file_name)
+        check_complete(disk, config.data, METADATA_FILE)
         self._ballast = Ballast(disk, config.data, size_bytes=config.log.disk_ballast_bytes)
         self._ballast.open()
-        store = await self._metadata.open(
+        store = await SqliteStore.open(
             config.data, clock=clock, threads=self._threads("store", 1), make_room=self._ballast.make_room
         )
         self._stack.push_async_callback(store.close)
@@ -164,7 +175,7 @@ class Node:
         # Before the listeners are stopped, which wait for what is in flight.
         self._stack.callback(self.queues.send_home)
         self._stack.callback(self.groups.send_home)
-        process.settle()
+        keep_collector_off_the_hot_path()
         self.is_started = True
 
     async def _start_queues(self, admin: QueueAdmin, catalog: Catalog) -> None:
@@ -213,7 +224,7 @@ class Node:
         self._run_always(self.groups.run())
 
     def _check_descriptors(self) -> None:
-        allowed = self.host.process.raise_open_files_limit()
+        allowed = raise_open_files_limit()
         config = self.config
         connections_max = config.kafka.limits.connections_max + config.http.limits.connections_max
         needed = config.log.open_files_max + connections_max + _DESCRIPTORS_RESERVED
@@ -226,13 +237,13 @@ class Node:
 
     def _lock_directory(self) -> None:
         self._disk.make_directory(self.config.data)
-        lock = self.host.process.make_lock(f"{self.config.data}/lock")
+        lock = DirectoryLock(f"{self.config.data}/lock")
         self._stack.callback(lock.release)
         if not lock.try_lock():
             raise ConfigurationError(f"{self.config.data} is in use by another node; stop it or choose another --data")
 
-    def _threads(self, name: str, count_max: int) -> Threads:
-        threads = self.host.make_threads(name=f"headrace-{name}", count_max=count_max)
+    def _threads(self, name: str, count_max: int) -> PoolThreads:
+        threads = PoolThreads(name=f"headrace-{name}", count_max=count_max)
         self._stack.callback(threads.close)
         return threads
 
@@ -269,7 +280,7 @@ class Node:
                 logs=self.logs,
                 clock=self.clock,
             ),
-            transport=self.host.transport,
+            transport=TcpTransport(),
             clock=self.clock,
             host=config.listen.host,
             port=config.listen.port,
@@ -295,7 +306,6 @@ class Node:
             answers=self.answers,
             lag=self.lag,
             clock=self.clock,
-            process=self.host.process,
         )
         about = node_routes(
             about={"version": __version__, "node_id": broker.node_id, "cluster_id": broker.cluster_id},
@@ -312,14 +322,14 @@ class Node:
         admin_limits = msgspec.structs.replace(
             config.limits, connections_max=min(config.limits.connections_max, _ADMIN_CONNECTIONS_MAX)
         )
-        public = self._rest([*self._sqs(config.listen).routes(), *about, *self._admin_routes()], is_admin=False)
+        public = self._rest([*self._sqs(config.listen).routes(), *about, *self._clock_routes()], is_admin=False)
         self.http = await self._open_http("http.listen", config.listen, public, counters, config.limits)
         self._stack.push_async_callback(self.http.stop)
         self.http_address = Address(*self.http.address)
         self.http_admin = await self._open_http(
             "http.admin_listen",
             config.admin,
-            self._rest([*about, *self._admin_routes(is_admin=True)], is_admin=True),
+            self._rest([*about, *self._clock_routes(is_admin=True)], is_admin=True),
             counters,
             admin_limits,
         )
@@ -331,16 +341,13 @@ class Node:
         await self._sync_threads.run(self.clock.save)
         return state
 
-    def _admin_routes(self, *, is_admin: bool = False) -> list[Route]:
-        """What only the administrator's listener carries out; the public one says where that is."""
-
-        def address() -> str:
-            return str(self.http_admin_address)
-
-        clock = clock_routes(
-            state=self.clock.state, confirm=self._confirm_clock, is_admin=is_admin, admin_address=address
+    def _clock_routes(self, *, is_admin: bool = False) -> list[Route]:
+        return clock_routes(
+            state=self.clock.state,
+            confirm=self._confirm_clock,
+            is_admin=is_admin,
+            admin_address=lambda: str(self.http_admin_address),
         )
-        return clock + partition_routes(reopen=self.broker.reopen, is_admin=is_admin, admin_address=address)
 
     def _rest(self, others: list[Route], *, is_admin: bool) -> Router:
         return rest_router(
@@ -370,7 +377,7 @@ class Node:
     ) -> HttpListener:
         try:
             listener = await listen_http(
-                self.host.transport,
+                TcpTransport(),
                 at.host,
                 at.port,
                 router=router,
@@ -416,10 +423,9 @@ class Node:
 
 async def run(config: NodeConfig, *, ready: Callable[[Node], None] | None = None) -> None:
     """Run a node until it is asked to stop."""
-    host = system_host()
-    node = Node(config, host)
+    node = Node(config)
     stop = asyncio.Event()
-    host.process.on_stop_signal(stop.set)
+    on_stop_signal(stop.set)
     await node.start()
     try:
         if ready is not None:

@@ -6,7 +6,6 @@ alone. A change goes on to its end, whether or not whoever asked for it still wa
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
@@ -22,10 +21,8 @@ from headrace.host.disk import Disk
 from headrace.host.threads import Threads
 from headrace.log.disk_error import reading
 from headrace.log.driver import LogStore
-from headrace.log.partition_log import PartitionLog
 from headrace.model.errors import (
     CorruptLogError,
-    DiskFailedError,
     InvalidPartitionsError,
     InvalidRequestError,
     PartitionOfflineError,
@@ -36,9 +33,6 @@ from headrace.model.errors import (
 from headrace.model.ids import Epoch, NodeId, PartitionId
 from headrace.model.names import INTERNAL_NAMES, check_topic_name
 from headrace.model.topic import Topic
-from headrace.replication.committed import CommitRule, alone
-
-_logger = logging.getLogger(__name__)
 
 # Producer ids taken from the metadata store at a time.
 _PRODUCER_ID_BLOCK = 1000
@@ -58,7 +52,6 @@ class Broker:
         threads: Threads,
         data_directory: str,
         config: BrokerConfig,
-        rule_of: Callable[[PartitionId], CommitRule] = lambda _: alone,  # what is committed of a partition
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -70,13 +63,11 @@ class Broker:
         self._clock = clock
         self._disk = disk
         self._threads = threads
-        self._rule_of = rule_of
         self._partitions: dict[PartitionId, Partition] = {}
         # The same by topic name and by topic id, for every produce and fetch.
         self._by_place: dict[tuple[str | UUID, int], Partition] = {}
         # Topics whose files are being made or removed, and the end of that.
         self._busy: dict[str, asyncio.Future[None]] = {}
-        self._on_reopened: list[Callable[[Partition], Awaitable[None]]] = []
         self.under_way = UnderWay()
         self._producer_ids: Iterable[int] = iter(())
         self._producer_id_lock = asyncio.Lock()
@@ -87,7 +78,8 @@ class Broker:
         """Take over the logs that were opened, and bring their folds up to their ends."""
         for id, partition_log in list(self._logs.logs.items()):
             try:
-                self._serve(await self._lead(partition_log))
+                with reading(partition_log.directory):
+                    await self._take_over(id)
             except (CorruptLogError, PartitionOfflineError) as error:
                 # Only the replay of the folds can find such damage. The other partitions are served.
                 partition_log.fail(error)
@@ -97,22 +89,15 @@ class Broker:
         """Let the changes that were begun end; the logs go on until then."""
         await self.under_way.finished()
 
-    async def _lead(self, log: PartitionLog) -> Partition:
-        """A term over a log, under the epoch that the metadata names."""
+    async def _take_over(self, id: PartitionId) -> None:
         partition = Partition(
-            log=log,
+            log=self._logs.logs[id],
             store=self._logs,
             clock=self._clock,
-            epoch=Epoch(self.catalog.partitions[log.id].epoch),
-            rule=self._rule_of(log.id),
+            epoch=Epoch(self.catalog.partitions[id].epoch),
         )
         if partition.end_offset:
-            with reading(log.directory):
-                await self._threads.run(partition.restore_folds)
-        return partition
-
-    def _serve(self, partition: Partition) -> None:
-        id = partition.id
+            await self._threads.run(partition.restore_folds)
         self._partitions[id] = partition
         topic = self.catalog.topics_by_id.get(id.topic_id)
         if topic is not None:
@@ -273,42 +258,6 @@ class Broker:
                 await self._open_new(topic)
         return topic
 
-    # Offline partitions.
-
-    def on_reopened(self, call: Callable[[Partition], Awaitable[None]]) -> None:
-        """Have what works over a partition opened anew with it."""
-        self._on_reopened.append(call)
-
-    async def reopen(self, name: str, index: int) -> Partition:
-        """Recover a partition that is offline from its files, and serve it under a new epoch.
-
-        PartitionOfflineError: why it stays offline.
-        """
-        return await self.under_way.carry_out(self._reopen(name, index))
-
-    async def _reopen(self, name: str, index: int) -> Partition:
-        await self.settled(name)
-        topic = self.topic(name)
-        if not 0 <= index < topic.partition_count:
-            raise UnknownTopicError(f"topic {name} has partitions 0 to {topic.partition_count - 1}, not {index}")
-        id = PartitionId(topic.id, index)
-        if not self._logs.is_offline(id):
-            raise InvalidRequestError(f"{name}-{index} is not offline, so there is nothing to reopen")
-        try:
-            with self._changing(name):
-                log = await self._logs.recover(id, topic.config)
-                await self._admin.raise_epoch(id)
-                partition = await self._lead(log)
-                partition.reconfigure(self.topic(name).config)  # it may have changed meanwhile
-                self._logs.replace(log)
-                self._serve(partition)
-            for call in self._on_reopened:
-                await call(partition)
-        except (CorruptLogError, DiskFailedError, PartitionOfflineError) as error:
-            raise PartitionOfflineError(f"{name}-{index} stays offline: {error}") from error
-        _logger.info("partition was reopened", extra={"topic": name, "partition": index, "epoch": partition.epoch})
-        return partition
-
     async def settled(self, name: str) -> None:
         """Wait until nobody makes or removes files of a topic."""
         while (busy := self._busy.get(name)) is not None:
@@ -344,7 +293,7 @@ class Broker:
         missing = self._missing(topic)
         await self._logs.create(dict.fromkeys(missing, topic.config))
         for id in missing:
-            self._serve(await self._lead(self._logs.logs[id]))
+            await self._take_over(id)
 
     def _missing(self, topic: Topic) -> list[PartitionId]:
         """Partitions of a topic that have no files yet. One that could not be opened has some."""

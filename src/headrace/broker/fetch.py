@@ -105,7 +105,7 @@ class TailWaiter:
         """Until there is enough, or the time is over."""
         timer = clock.call_later(wait_ms, self.finish)
         for partition, _ in self._places:
-            partition.waiters[self] = None
+            partition.waiters.add(self)
         # Something may have been committed since the caller looked: nobody was told of this waiter then.
         self.wake()
         try:
@@ -113,7 +113,7 @@ class TailWaiter:
         finally:
             timer.cancel()
             for partition, _ in self._places:
-                partition.waiters.pop(self, None)
+                partition.waiters.discard(self)
 
 
 class Fetcher:

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from headrace.broker.guard import in_doubt
 from headrace.broker.partition import Partition
+from headrace.host.clock import Clock
 from headrace.log.partition_log import Incoming
 from headrace.model.batch import read_header
 from headrace.model.errors import HeadraceError
@@ -44,11 +44,12 @@ class Ledger(Generic[OpType]):
         self,
         partition: Partition,
         *,
+        clock: Clock,
         encode: Callable[[OpType], tuple[int, bytes]],  # the control type and the value
         merge: Callable[[OpType, OpType], OpType | None] = lambda _, __: None,  # two ops of a turn as one
     ) -> None:
         self._partition = partition
-        self._progress = partition.progress
+        self._clock = clock
         self._encode = encode
         self._merge = merge
         self._ops: list[OpType] = []
@@ -83,7 +84,7 @@ class Ledger(Generic[OpType]):
             self.want_turn()
         elif not self._is_behind_due:
             self._is_behind_due = True
-            self._partition.guard.call_later(_BEHIND_MS, self._write_behind)
+            self._clock.call_later(_BEHIND_MS, self._write_behind)
 
     def _write_behind(self) -> None:
         self._is_behind_due = False
@@ -94,7 +95,7 @@ class Ledger(Generic[OpType]):
         """Have a turn written: now, or when what was written before is committed."""
         if at_once:
             self._partition.write_soon()
-        elif self._written_end <= self._progress.committed:
+        elif self._written_end <= self._partition.high_watermark:
             self._partition.write_after_reading()
         else:
             self._wants_turn = True
@@ -106,10 +107,10 @@ class Ledger(Generic[OpType]):
         elif self._writing:
             self._writing_told.append(told)
         else:
-            self.tell_committed(self._progress.end, told)
+            self.tell_committed(self._partition.end_offset, told)
 
     def tell_committed(self, end: Offset, told: Told) -> None:
-        if end <= self._progress.committed:
+        if end <= self._partition.high_watermark:
             told(None)
         else:
             self._awaiting.append(Awaiting(end, told))
@@ -145,31 +146,22 @@ class Ledger(Generic[OpType]):
         for tell in told:
             tell(error)
         if self._ops and self._partition.log.broken is None:
-            self._partition.guard.call_later(_RETRY_MS, self._partition.write_soon)
+            self._clock.call_later(_RETRY_MS, self._partition.write_soon)
 
     def advanced(self) -> None:
         """The high watermark has moved."""
-        committed = self._progress.committed
-        while self._awaiting and self._awaiting[0].end <= committed:
+        high_watermark = self._partition.high_watermark
+        while self._awaiting and self._awaiting[0].end <= high_watermark:
             self._awaiting.popleft().told(None)
-        if self._wants_turn and self._written_end <= committed:
+        if self._wants_turn and self._written_end <= high_watermark:
             self._wants_turn = False
             self._partition.write_after_reading()
 
-    def check_invariants(self, fold_end: Offset) -> None:
-        end = self._partition.end_offset
-        assert not self._writing, "a turn is over, and its ops are neither written nor refused"
-        assert fold_end <= end, f"the fold knows entries up to {fold_end}, and the log ends at {end}"
-        if self._awaiting:
-            first, last = self._awaiting[0].end, self._awaiting[-1].end
-            assert first <= last <= end, f"callers wait for {first} to {last}, and the log ends at {end}"
-
     def end(self, error: HeadraceError) -> None:
-        """Nothing more will be committed: every caller is told, also where telling one of them fails."""
-        doubt = in_doubt(error)
-        told = [(tell, error) for tell in self._told]
-        told += [(tell, doubt) for tell in (*self._writing_told, *(awaiting.told for awaiting in self._awaiting))]
-        self._told, self._writing_told = [], []
-        self._awaiting.clear()
-        for tell, why in told:
-            self._partition.guard.run(tell, why)
+        """Nothing more will be committed: everybody is told."""
+        self.refused(error)
+        told, self._told = self._told, []
+        for tell in told:
+            tell(error)
+        while self._awaiting:
+            self._awaiting.popleft().told(error)

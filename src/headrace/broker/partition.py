@@ -10,18 +10,14 @@ A subscriber (the queue over this partition) writes with the turn, so that it is
 it. Its entries come first, because they were decided before anything else of the turn was there to be seen; then the
 messages that were sent through it, then the senders' batches. It may refuse these (a queue that is full, or that could
 not hand them out), and it is asked once a batch is known to be new, and before anything of the turn is written.
-
-All of this runs under the partition's guard (`guard.py`). An error that no rule expects ends the term: the log refuses
-everything from then on, and every sender and waiter is told so.
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Protocol
 
-from headrace.broker.guard import Guard, in_doubt
 from headrace.broker.held_back import HeldBack
 from headrace.broker.intake import check_records, with_codec
 from headrace.broker.pending import Appended, Pending, PendingMarker, Promised
@@ -45,17 +41,15 @@ from headrace.model.errors import (
     HeadraceError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
+    PartitionOfflineError,
     UnknownEpochError,
     UnsupportedError,
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import Durability, TimestampType, TopicConfig
-from headrace.replication.committed import CommitRule, alone
 from headrace.wire.kafka.marker import MARKER_ATTRIBUTES, Marker, decode_marker, encode_marker
 
 _NO_OFFSET = Offset(-1)
-# One turn in so many is followed by a look at what must hold.
-_CHECK_TURNS = 256
 
 _logger = logging.getLogger(__name__)
 
@@ -67,49 +61,42 @@ class Waiter(Protocol):
 
 
 class Partition(TimeLookup, Stability):
-    def __init__(
-        self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch, rule: CommitRule = alone
-    ) -> None:
+    def __init__(self, *, log: PartitionLog, store: LogStore, clock: Clock, epoch: Epoch) -> None:
         self.id: PartitionId = log.id
         self.log = log
-        self.progress = log.progress
-        self._rule = rule
         self.epoch = epoch
-        self.waiters: dict[Waiter, None] = {}
+        self.waiters: set[Waiter] = set()
         self._store = store
-        self._space = store.space
         self._clock = clock
-        self.guard = Guard(clock=clock, stop=partial(store.stop_unexpectedly, log))
+        self._loop = asyncio.get_running_loop()
         self._producers = ProducerFold()
         self._held_back = HeldBack(clock)
         self._queue: list[Pending | PendingMarker] = []
         self._promised: deque[Promised] = deque()
-        self._turn_count = 0
         self._subscriber: Subscriber | None = None
-        self._turn = Turn(guard=self.guard, write=self._write_turn, count=self._pending_count)
+        self._turn = Turn(write=self._write_turn, count=self._pending_count)
         self.write_soon = self._turn.write_soon
         self.write_after_reading = self._turn.write_after_reading
-        self.progress.commit(rule(log.config.durability, self.progress.durable, self.progress.end))
-        log.frozen = ()  # what an earlier owner's folds were, which may have been ahead of what became of the log
-        log.listener = partial(self.guard.run, self._advance)
-        log.take_snapshots = self._take_snapshots  # the store guards these two
-        log.open_limit = self._open_limit
+        self._high_watermark = log.durable_offset
+        log.listener = self._advance
+        log.take_snapshots = self._take_snapshots
         log.write_pending = self.write_now
+        log.open_limit = self._open_limit
         log.transactions = self
 
     # Where it stands.
 
     @property
     def start_offset(self) -> Offset:
-        return self.progress.start
+        return self.log.start_offset
 
     @property
     def end_offset(self) -> Offset:
-        return self.progress.end
+        return self.log.end_offset
 
     @property
     def high_watermark(self) -> Offset:
-        return self.progress.committed
+        return self._high_watermark
 
     @property
     def size_bytes(self) -> int:
@@ -124,11 +111,9 @@ class Partition(TimeLookup, Stability):
     def restore_folds(self) -> None:
         """Bring the folds up to the log's end, from the newest snapshot that checks. Blocks; before any append."""
         directory = f"{self.log.directory}/{FOLDS_DIRECTORY}"
-        self._producers = ProducerFold()
-        for snapshot, kept in snapshots.load(self.log.disk, directory, FOLD_NAME, upto=self.log.end_offset):
+        for snapshot in snapshots.load(self.log.disk, directory, FOLD_NAME, upto=self.log.end_offset):
             try:
                 self._producers = ProducerFold.restore(snapshot.data)
-                self.log.published[FOLD_NAME] = kept
                 break
             except (CorruptLogError, UnsupportedError) as error:
                 _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
@@ -143,8 +128,7 @@ class Partition(TimeLookup, Stability):
     def _take_snapshots(self) -> Sequence[TakenSnapshot]:
         if not self.log.end_offset:
             return ()
-        self._producers.transactions.forget_below(self.progress.start)
-        self._producers.transactions.settle(self.progress.committed)
+        self._producers.transactions.forget_below(self.log.start_offset)
         taken: list[TakenSnapshot] = [Snapshot(FOLD_NAME, self._producers.end_offset, self._producers.snapshot())]
         if self._subscriber is not None:
             snapshot = self._subscriber.snapshot()
@@ -166,8 +150,7 @@ class Partition(TimeLookup, Stability):
         """
         promise: Promise[Appended] = Promise()
         try:
-            if self._space.is_full:
-                self.check_space()
+            self.check_space()
             if self.log.broken is not None:
                 self.log.check_usable()
             config, clock = self.log.config, self._clock
@@ -203,34 +186,28 @@ class Partition(TimeLookup, Stability):
 
     def check_space(self) -> None:
         """Refuse what would fill the disk's reserve, which is for acknowledgements and deletes (failure row 21)."""
-        if self._space.is_full:
-            raise self._space.refusal()
+        if self._store.is_full:
+            raise self._store.space.refusal()
 
     def write_now(self) -> None:
         """Write at once what waits for the end of the turn, or for company: before a checkpoint, and before the end."""
         is_due = self._turn.is_due or (self._subscriber is not None and self._subscriber.has_pending)
         if is_due and self.log.broken is None:
-            self.guard.run(self._write_turn)
+            self._write_turn()
 
     def _pending_count(self) -> int:
         return len(self._queue) + (self._subscriber.pending_count if self._subscriber is not None else 0)
 
     def _write_turn(self) -> None:
         """Write everything that arrived in this turn of the loop; on a full disk, what frees space and no sends."""
-        log = self.log
-        if log.broken is not None:
-            self._refuse_all()
+        if not self._store.admits(self.log):
+            self._store.call_when_admitted(self._write_turn)
             return
-        # Unsynced files stay open, and only so many may (failure row 25).
-        if not (log.segments[-1].is_held or self._store.files.has_room):
-            self._store.call_when_admitted(partial(self.guard.run, self._write_turn))
-            return
-        self._turn.is_due = False
+        self._turn.begin_next()
+        queue, self._queue = self._queue, []
         subscriber = self._subscriber
         share = NOTHING if subscriber is None else subscriber.contribute()
-        queue, self._queue = self._queue, []
         promised: list[Promised] = []
-        end_before = log.end_offset
         try:
             try:
                 self._write_placed(queue, share, promised)
@@ -238,33 +215,14 @@ class Partition(TimeLookup, Stability):
                 promised.clear()
                 markers = self._refuse_sends(queue, error)
                 self._write_placed(markers, Contribution(share.entries, ()), promised)
-        except Exception as error:
-            if log.end_offset != end_before:
-                self._promised.extend(promised)
-            elif isinstance(error, HeadraceError):
-                self._refuse(promised, error)
-                return
-            else:
-                self._queue = queue + self._queue
-            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the senders are told
+            self._refuse(promised, error)
+            return
         self._promised.extend(promised)
-        self._turn_count += 1
-        if not self._turn_count % _CHECK_TURNS:
-            self._check_invariants()
         # With `fsync` what was written now is committed later, and only a retry may be so already.
-        is_synced_later = log.config.durability is Durability.FSYNC
-        if not is_synced_later or (promised and promised[0].end <= self.progress.committed):
+        is_synced_later = self.log.config.durability is Durability.FSYNC
+        if not is_synced_later or (promised and promised[0].end <= self._high_watermark):
             self._advance()
-
-    def _check_invariants(self) -> None:
-        """Assert what must hold between turns, as far as that is cheap. Where it does not, the guard ends the term."""
-        log = self.log
-        log.check_invariants()
-        assert self._producers.end_offset == log.end_offset, f"producers are known up to {self._producers.end_offset}"
-        if self._promised:
-            assert self._promised[-1].end <= log.end_offset, f"{self._promised[-1]} lies behind {log.end_offset}"
-        if self._subscriber is not None:
-            self._subscriber.check_invariants()
 
     def _write_placed(
         self, queue: Sequence[Pending | PendingMarker], share: Contribution, promised: list[Promised]
@@ -276,7 +234,7 @@ class Partition(TimeLookup, Stability):
         fresh: list[Incoming] = [*share.entries]
         fresh += share.messages if is_opaque else [with_codec(m, self.log.config) for m in share.messages]
         share_count = len(fresh)
-        base_offset = self.progress.end
+        base_offset = self.log.end_offset
         if share_count:
             base_offset = Offset(base_offset + sum(batch.header.last_offset_delta + 1 for batch in fresh))
         for pending in queue:
@@ -312,8 +270,12 @@ class Partition(TimeLookup, Stability):
             self._subscriber.refused_messages(error)
         return markers
 
-    def _refuse(self, promised: list[Promised], error: HeadraceError) -> None:
-        """Nothing of a turn was written, for a reason that rules expect."""
+    def _refuse(self, promised: list[Promised], error: Exception) -> None:
+        """Nothing of a turn was written. What no rule expected stops the partition (failure row 41)."""
+        if not isinstance(error, HeadraceError):
+            _logger.critical("partition stopped on an unexpected error", exc_info=error)
+            self.log.fail(error)
+            error = PartitionOfflineError(f"{self.log.directory} stopped on an unexpected error: {error!r}")
         for promise in promised:
             promise.promise.fail(error)
         if self._subscriber is not None:
@@ -321,19 +283,10 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
 
-    def stop(self, error: Exception) -> HeadraceError:
-        """End the term on an error that no rule expects, in a call from outside. Returns what to answer that call."""
-        self.guard.stop(error)
-        try:
-            self.log.check_usable()
-        except HeadraceError as offline:
-            return in_doubt(offline)
-        raise AssertionError(f"{self.id} goes on after {error!r}")
-
     def take_offline(self, damage: HeadraceError) -> None:
-        """Damage was found: nothing more is written here, and every caller is told in a turn of its own."""
+        """Somebody came by damage: nothing more is written here, and everybody is told in a turn of their own."""
         self.log.fail(damage)
-        self.guard.call_soon(self._advance)
+        self._loop.call_soon(self.log.listener)
 
     # The subscriber.
 
@@ -358,7 +311,7 @@ class Partition(TimeLookup, Stability):
             last = Offset(offset + header.last_offset_delta)
             fresh.append(batches[0])
             time_ms = header.max_timestamp_ms if stamped else -1
-            appended = tuple.__new__(Appended, (offset, last, time_ms, self.progress.start))
+            appended = tuple.__new__(Appended, (offset, last, time_ms, self.log.start_offset))
             return tuple.__new__(Promised, (last + 1, promise, appended))
         first: Offset | None = None
         end = last = following = Offset(0)
@@ -392,7 +345,7 @@ class Partition(TimeLookup, Stability):
         tentative.update(trial)
         fresh += accepted
         assert first is not None
-        return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.progress.start))
+        return Promised(end, promise, Appended(first, last, time_ms if stamped else -1, self.log.start_offset))
 
     def _admit(self, subscriber: Subscriber, accepted: Sequence[Incoming]) -> None:
         try:
@@ -411,13 +364,13 @@ class Partition(TimeLookup, Stability):
         if not self._producers.check_marker(
             header, pending.marker, base_offset=offset, tentative=tentative, is_bumped=pending.is_bumped
         ):
-            return Promised(offset, pending.promise, Appended(offset, offset, -1, self.progress.start))
+            return Promised(offset, pending.promise, Appended(offset, offset, -1, self.log.start_offset))
         fresh.append(pending.batch)
-        return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.progress.start))
+        return Promised(Offset(offset + 1), pending.promise, Appended(offset, offset, -1, self.log.start_offset))
 
     def _write(self, fresh: list[Incoming], *, is_owed: bool) -> list[Offset]:
         log, committer = self.log, self._store.committer
-        base_offset = self.progress.end
+        base_offset = log.end_offset
         now_ms = self._clock.wall_ms()
         buffers: list[Buffer] = []
         size = 0
@@ -425,9 +378,9 @@ class Partition(TimeLookup, Stability):
             buffers.append(data)
             size += len(data)
         if is_owed:
-            self._space.charge(size)
+            self._store.space.charge(size)
         else:
-            self._space.admit(size)
+            self._store.space.admit(size)
         fsync = log.config.durability is Durability.FSYNC
         defer = fsync and committer.takes_journal(log, size, base_offset)
         offsets = log.append(fresh, epoch=self.epoch, now_ms=now_ms, defer=defer, is_owed=is_owed)
@@ -444,29 +397,27 @@ class Partition(TimeLookup, Stability):
         if self.log.broken is not None:
             self._refuse_all()
             return
-        progress = self.progress
-        if progress.commit(self._rule(self.log.config.durability, progress.durable, progress.end)):
+        fsync = self.log.config.durability is Durability.FSYNC
+        committed = self.log.durable_offset if fsync else self.log.end_offset
+        if committed > self._high_watermark:
+            self._high_watermark = committed
             if self.waiters:
                 for waiter in list(self.waiters):
                     waiter.wake()
             if self._subscriber is not None:
                 self._subscriber.advanced()
         promised = self._promised
-        while promised and promised[0].end <= progress.committed:
+        while promised and promised[0].end <= self._high_watermark:
             _, promise, answer = promised.popleft()
             promise.keep(answer)
 
     def _refuse_all(self) -> None:
-        """The log is broken. What was written may or may not be there, and nobody is told that it is."""
+        """The disk failed: what was written may or may not be there, and nobody is told that it is."""
         try:
             self.log.check_usable()
         except HeadraceError as error:
-            doubt = in_doubt(error)
             while self._promised:
-                self._promised.popleft().promise.fail(doubt)
-            queue, self._queue = self._queue, []
-            for pending in queue:
-                pending.promise.fail(error)
+                self._promised.popleft().promise.fail(error)
         for waiter in list(self.waiters):
             waiter.wake()
         if self._subscriber is not None:
@@ -510,6 +461,4 @@ class Partition(TimeLookup, Stability):
         if self.start_offset > self.log.saved.log_start and not await self._store.checkpoint(self.log):
             self.log.check_usable()
             raise self.log.checkpoint_refusal()
-        # The folds' older snapshots too should know all that is not served any more.
-        await self._store.publish(self.log, self.start_offset)
         return self.start_offset

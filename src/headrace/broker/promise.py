@@ -3,53 +3,15 @@
 It does what the sender's side needs of an asyncio future and costs a fifth: whoever listens is called in the turn in
 which the result comes, not a turn later, because nothing between a partition and its gateway waits for anything. Code
 off that road awaits it like any other awaitable.
-
-A listener cannot harm the code that keeps the promise: what it raises is reported to the guard under which that code
-runs (`guard.py`), and the code goes on.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 import msgspec
 
-_logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-
-# What listeners raised, until the guard takes it under which they were called; by loop, since tests run several.
-_raised: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Exception]] = WeakKeyDictionary()
-
-
-def raised_on(loop: asyncio.AbstractEventLoop) -> list[Exception]:
-    """What listeners raised on a loop and no guard has taken yet."""
-    return _raised.setdefault(loop, [])
-
-
-def _note(error: Exception) -> None:
-    """A listener failed. If no guard has taken the error by the end of this callback of the loop, it is logged."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        _report(error)
-        return
-    raised = raised_on(loop)
-    raised.append(error)
-
-    def report() -> None:
-        if any(one is error for one in raised):
-            raised.remove(error)
-            _report(error)
-
-    loop.call_soon(report)
-
-
-def _report(error: Exception) -> None:
-    _logger.critical("a promise's listener failed", exc_info=error)
 
 
 # A struct, because one is made for every request and a constructor in Python takes three times as long. What a kind of
@@ -74,10 +36,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         listener = self._listener
         if listener is not None:
             self._listener = None
-            try:
-                listener(self)
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                _note(error)
+            listener(self)
 
     def fail(self, error: Exception) -> None:
         """Break it, unless it is done: the first word counts."""
@@ -89,10 +48,7 @@ class Promise(msgspec.Struct, Generic[T], eq=False, kw_only=True):
         listener = self._listener
         if listener is not None:
             self._listener = None
-            try:
-                listener(self)
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                _note(error)
+            listener(self)
 
     def exception(self) -> Exception | None:
         assert self._is_done

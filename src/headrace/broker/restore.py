@@ -10,7 +10,7 @@ from headrace.log import snapshots
 from headrace.log.disk_error import reading
 from headrace.log.driver import LogStore
 from headrace.log.recovery import FOLDS_DIRECTORY
-from headrace.log.snapshots import Loaded, SnapshotFile
+from headrace.log.snapshots import Snapshot
 from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import CorruptLogError, UnsupportedError
 from headrace.model.ids import Offset
@@ -42,12 +42,8 @@ async def restore_fold(
     apply: Callable[[FoldType, BatchHeader, memoryview], None],
     store: LogStore,
     threads: Threads,
-    needs_all: bool = False,
 ) -> FoldType:
     """The fold at the log's end, from the newest snapshot that checks.
-
-    `needs_all`: entries leave the log only because a snapshot covers them. Without its beginning, the log alone makes
-    no state.
 
     Returns in the turn in which the end is reached, so a caller that attaches it without waiting misses nothing.
     """
@@ -55,19 +51,15 @@ async def restore_fold(
     directory = f"{log.directory}/{FOLDS_DIRECTORY}"
     saved = snapshots.load(log.disk, directory, name, upto=partition.end_offset)
     with reading(log.directory):
-        fold, kept = await _restore_newest(saved, restore, threads)
+        fold = await _restore_newest(saved, restore, threads)
     if fold is None:
         fold = empty(log.start_offset)
-        known = Offset(0) if needs_all else fold.end_offset
-    else:
-        known = fold.end_offset
-    log.published[name] = kept
-    if known < log.cleaned_offset:
+    if fold.end_offset < log.cleaned_offset:
         raise CorruptLogError(
             file=f"{directory}/{name}",
             position=0,
             expected=f"a snapshot at offset {log.cleaned_offset} or above, since what is below was cleaned",
-            found=f"none above offset {known}",
+            found=f"none above offset {fold.end_offset}",
             what="snapshot",
         )
     while (offset := max(fold.end_offset, log.start_offset)) < partition.end_offset:
@@ -85,12 +77,12 @@ async def restore_fold(
 
 
 async def _restore_newest(
-    saved: Iterator[Loaded], restore: Callable[[Buffer], FoldType], threads: Threads
-) -> tuple[FoldType | None, list[SnapshotFile]]:
-    """The first that checks, and the files that are kept. Its bytes are let go with it, before the log is read."""
-    while (loaded := await threads.run(lambda: next(saved, None))) is not None:
+    saved: Iterator[Snapshot], restore: Callable[[Buffer], FoldType], threads: Threads
+) -> FoldType | None:
+    """The first that checks. Its bytes are let go with it, before the log is read."""
+    while (snapshot := await threads.run(lambda: next(saved, None))) is not None:
         try:
-            return restore(loaded.snapshot.data), loaded.kept
+            return restore(snapshot.data)
         except (CorruptLogError, UnsupportedError) as error:
-            _logger.warning("snapshot is not used; trying the older one", extra={"error": str(error)})
-    return None, []
+            _logger.warning("snapshot is not used; replaying", extra={"error": str(error)})
+    return None

@@ -36,7 +36,6 @@ class InternalShards(ABC, Generic[ShardType]):
         self._shards: list[ShardType | HeadraceError] = []
         self._opening = asyncio.Lock()
         self._is_closed = False
-        broker.on_reopened(self._reopened)
 
     @abstractmethod
     def _place(self, name: str, count: int) -> int:
@@ -107,25 +106,6 @@ class InternalShards(ABC, Generic[ShardType]):
                 )
                 shards.append(error)
         self._shards = shards
-
-    async def _reopened(self, partition: Partition) -> None:
-        """A partition that was offline is back: restore its fold."""
-        topic = self._broker.catalog.topics.get(self._topic)
-        if topic is None or partition.id.topic_id != topic.id:
-            return
-        async with self._opening:
-            if not self._shards:
-                return  # the next caller opens all of them
-            index = partition.id.partition
-            try:
-                shard = self._shards[index] = await self._open_one(index)
-            except HeadraceError as error:
-                self._shards[index] = error
-                raise
-        self._began(shard)
-
-    def _began(self, shard: ShardType) -> None:
-        """A shard was opened while the node runs: go on with what was begun there."""
 
     async def _open_one(self, index: int) -> ShardType:
         partition = self._broker.partition(self._topic, index)

@@ -22,7 +22,7 @@ from headrace.log.snapshots import Snapshot
 from headrace.model.batch import BatchHeader, Buffer, read_header
 from headrace.model.errors import HeadraceError
 from headrace.model.ids import Offset
-from headrace.wire.kafka.records import control_kind, decode_batch, unknown_entry
+from headrace.wire.kafka.records import control_kind, decode_batch
 
 _logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class StateFold(Protocol):
     def end_offset(self) -> Offset:
         """Every entry below it was applied."""
 
-    def apply_entry(self, kind: int, value: bytes) -> bool:
-        """Take over an entry of the log. False: the fold does not know this kind, which a newer headrace wrote."""
+    def apply_entry(self, kind: int, value: bytes) -> None:
+        """Take over an entry of the log. A kind that it does not know was written by a newer headrace."""
 
     def reach(self, end_offset: Offset) -> None: ...
 
@@ -61,26 +61,14 @@ async def restore_state(
         _apply(fold, batch)
 
     return await restore_fold(
-        partition,
-        name=name,
-        empty=empty,
-        restore=restore,
-        apply=apply,
-        store=store,
-        threads=threads,
-        needs_all=True,
+        partition, name=name, empty=empty, restore=restore, apply=apply, store=store, threads=threads
     )
 
 
 def _apply(fold: StateFold, batch: Buffer) -> None:
     if read_header(batch).is_control:
         for record in decode_batch(batch):
-            if not fold.apply_entry(control_kind(record), record.value or b""):
-                raise unknown_entry(record, "is of a kind that is not known here")
-
-
-def _ignore(_: HeadraceError) -> None:
-    """Its owner has nobody to tell."""
+            fold.apply_entry(control_kind(record), record.value or b"")
 
 
 class StateLog(Generic[FoldType, OpType]):
@@ -97,10 +85,9 @@ class StateLog(Generic[FoldType, OpType]):
     ) -> None:
         self.partition = partition
         self.fold = fold
-        self.ended: Callable[[HeadraceError], None] = _ignore  # told when the log has broken
         self._name = name
         self._clock = clock
-        self._ledger: Ledger[OpType] = Ledger(partition, encode=encode)
+        self._ledger: Ledger[OpType] = Ledger(partition, clock=clock, encode=encode)
         partition.attach(self)
         partition.log.retainer = self
 
@@ -142,12 +129,8 @@ class StateLog(Generic[FoldType, OpType]):
             self.partition.log.check_usable()
         except HeadraceError as error:
             self._ledger.end(error)
-            self.ended(error)
             return
         self._ledger.advanced()
-
-    def check_invariants(self) -> None:
-        self._ledger.check_invariants(self.fold.end_offset)
 
     @property
     def has_pending(self) -> bool:

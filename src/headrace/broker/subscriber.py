@@ -36,9 +36,6 @@ class Subscriber(Protocol):
     def advanced(self) -> None:
         """The high watermark has moved, or the log has broken."""
 
-    def check_invariants(self) -> None:
-        """Assert what must hold of its state between turns, as far as that is cheap."""
-
     @property
     def has_pending(self) -> bool:
         """Whether it has something to write, though it may not have asked for a turn."""

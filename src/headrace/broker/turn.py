@@ -6,9 +6,8 @@ sockets, and after another for as long as each brings more. With nobody else the
 finds nothing, some microseconds beside a sync; with many, it is the difference between two syncs for all and one.
 """
 
+import asyncio
 from collections.abc import Callable
-
-from headrace.broker.guard import Guard
 
 # Whoever sends without waiting for answers could go on for ever.
 _LOOKS_MAX = 8
@@ -17,19 +16,19 @@ _LOOKS_MAX = 8
 class Turn:
     """The next turn of one partition."""
 
-    def __init__(self, *, guard: Guard, write: Callable[[], None], count: Callable[[], int]) -> None:
-        self._guard = guard
-        self._write = write  # takes `is_due` back, or asks again
+    def __init__(self, *, write: Callable[[], None], count: Callable[[], int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._write = write  # ends with `begin_next`, or asks again
         self._count = count  # what waits to be written
         self._looks_left = 0
-        self.is_due = False  # until it is being written: what comes then is of the next
+        self.is_due = False
 
     def write_soon(self) -> None:
         """Have it written at the end of this turn of the loop, or of the look that is being taken."""
         self._looks_left = 0
         if not self.is_due:
             self.is_due = True
-            self._guard.call_soon(self._write)
+            self._loop.call_soon(self._write)
 
     def write_after_reading(self) -> None:
         """Have it written once the loop has looked at its sockets and nothing more came."""
@@ -38,8 +37,13 @@ class Turn:
             self._looks_left = _LOOKS_MAX
             self._look()
 
+    def begin_next(self) -> None:
+        """It is being written: what comes from now on is of the next."""
+        self.is_due = False
+
     def _look(self) -> None:
-        self._guard.call_after_reading(self._looked, self._count())
+        # Twice: what is called soon is called before the loop looks at its sockets again.
+        self._loop.call_soon(self._loop.call_soon, self._looked, self._count())
 
     def _looked(self, count_before: int) -> None:
         if not self.is_due:

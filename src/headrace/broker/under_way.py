@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 class UnderWay:
     def __init__(self) -> None:
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def count(self) -> int:
@@ -21,7 +21,7 @@ class UnderWay:
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
+        self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
@@ -40,6 +40,6 @@ class UnderWay:
             task.cancel()
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.pop(task, None)
+        self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # heard also where nobody waits any longer, or asyncio reports it as forgotten

@@ -1,14 +1,12 @@
-"""`headrace topic`: create, list, describe, alter and delete topics; reopen a partition."""
+"""`headrace topic`: create, list, describe, alter and delete topics."""
 
 import asyncio
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from headrace.cli.name import TopicArgument, TopicsArgument
 from headrace.cli.output import App, Group, JsonOption, emit_json, emit_table, notice, people
-from headrace.cli.queue_session import DEFAULT_ADMIN, AdminOption, queue_client
 from headrace.cli.session import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT,
@@ -23,7 +21,7 @@ from headrace.client.values import ConfigEntry, TopicInfo, TopicPartition
 from headrace.model.errors import TopicExistsError
 from headrace.model.topic import INT32_MAX
 
-app = App(cls=Group, no_args_is_help=True, help="Create, list, describe, alter and delete topics; reopen a partition.")
+app = App(cls=Group, no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
 
 INT16_MAX = 2**15 - 1  # how Kafka's requests carry the number of replicas
 
@@ -222,35 +220,6 @@ def delete(
         emit_json({"deleted": names})
     else:
         people().print(f"Deleted {', '.join(names)}.")
-
-
-@app.command()
-def reopen(
-    name: TopicArgument,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, max=INT32_MAX, show_default=False)],
-    *,
-    admin: AdminOption = DEFAULT_ADMIN,
-    timeout: TimeoutOption = DEFAULT_TIMEOUT,
-    as_json: JsonOption = False,
-) -> None:
-    """Serve a partition that is offline again, without a restart of the node.
-
-    The partition is recovered from its files. Put the disk or the files right first: where the cause persists, the
-    partition stays offline and the command says why. Nodes take this at their administrator's address.
-
-    [bold]Example[/]
-
-    [cyan]headrace topic reopen orders 3[/]
-    """
-    with queue_client(admin, timeout) as client:
-        found = client.reopen_partition(name, partition)
-    if as_json:
-        emit_json(msgspec.to_builtins(found))
-    else:
-        people().print(
-            f"Reopened partition {found.partition} of [bold]{found.topic}[/], with offsets {found.start_offset} to "
-            f"{found.end_offset}."
-        )
 
 
 def _nodes(ids: tuple[int, ...]) -> str:

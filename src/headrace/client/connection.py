@@ -9,7 +9,6 @@ import struct
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace import __version__
-from headrace.client.deadline import CLOSE_MS_MAX
 from headrace.client.errors import UNSUPPORTED_VERSION, ConnectionLostError, UnreachableError
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
@@ -64,16 +63,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the peer has taken what was written. A peer that takes nothing is not waited for longer."""
-        timer = self._clock.call_later(CLOSE_MS_MAX, self._abort)
-        try:
-            await self._lost.wait()
-        finally:
-            timer.cancel()
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        await self._lost.wait()
 
     async def negotiate(self, *, timeout_ms: int) -> None:
         """Learn what the broker speaks and take, for each API, the highest version that both sides know."""

@@ -2,9 +2,6 @@
 
 from headrace.host.clock import Clock
 
-# How long a connection that is closed may go on sending. The kernel would try for a quarter of an hour.
-CLOSE_MS_MAX = 2_000
-
 
 class Deadline:
     """A moment on the monotonic clock."""

@@ -235,19 +235,6 @@ class Admin:
         await self._catalog.reached(revision)
         return count
 
-    async def raise_epoch(self, id: PartitionId) -> None:
-        """The same for one partition, which is opened anew while the node runs."""
-        key = self._keys.partition(id)
-
-        async def attempt() -> Revision:
-            item = await self._store.get(key)
-            if item is None:
-                raise UnknownTopicError("this partition was deleted; refresh metadata")
-            record = decode(key, item.value, PartitionRecord)
-            return await self._store.transact(compares={key: item.mod_revision}, puts={key: encode(_raised(record))})
-
-        await self._catalog.reached(await self._retried(attempt))
-
     async def allocate_producer_ids(self, count: int) -> range:
         """Take a block of producer ids that nobody ever had. An unclear answer costs ids, never gives one twice."""
         key = self._keys.producer_ids

@@ -32,10 +32,10 @@ is one of the same epoch where the epoch is raised with every transaction: what 
 import struct
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.folds.snapshot import FoldState, decode_snapshot, encode_snapshot
-from headrace.folds.transaction_index import Aborted, Ended, TransactionIndex
+from headrace.folds.transaction_index import Aborted, TransactionIndex
 from headrace.model.batch import SEQUENCE_LIMIT, BatchHeader, Buffer
 from headrace.model.errors import (
     CoordinatorFencedError,
@@ -53,14 +53,13 @@ BATCHES_REMEMBERED = 5
 PRODUCERS_MAX = 10_000  # for each partition; the one that was silent longest is forgotten first
 
 _START = Offset(0)
-_STATE_VERSION = 3  # 1 had no transactions; 2 had none whose marker may not be committed yet
+_STATE_VERSION = 2  # 1 had no transactions
 _NO_OFFSET = Offset(-1)
 _COUNT = struct.Struct(">I")
 _PRODUCER_1 = struct.Struct(">qhqIB")
 _PRODUCER = struct.Struct(">qhqIBqi")
 _BATCH = struct.Struct(">iiqqq")
 _ABORTED = struct.Struct(">qqq")
-_ENDED = struct.Struct(">qq")
 
 
 class RememberedBatch(NamedTuple):
@@ -244,9 +243,6 @@ class ProducerFold:
         aborted = list(self.transactions.aborted())
         parts.append(_COUNT.pack(len(aborted)))
         parts.extend(_ABORTED.pack(*one) for one in aborted)
-        ended = list(self.transactions.ended_lately())
-        parts.append(_COUNT.pack(len(ended)))
-        parts.extend(_ENDED.pack(*one) for one in ended)
         return encode_snapshot(FoldState(FOLD_NAME, _STATE_VERSION, self._end_offset, b"".join(parts)))
 
     @classmethod
@@ -272,20 +268,17 @@ class ProducerFold:
             position = end
             self._producers[producer_id] = ProducerState(epoch, seen_ms, run_count, batches, *transaction)
         aborted: list[Aborted] = []
-        ended: list[Ended] = []
         if version > 1:
-            found, position = _unpack_list(payload, position, _ABORTED)
-            aborted = list(map(Aborted._make, found))
-        if version > 2:
-            found, position = _unpack_list(payload, position, _ENDED)
-            ended = list(map(Ended._make, found))
-        assert position == len(payload)
+            (count,) = _COUNT.unpack_from(payload, position)
+            position += _COUNT.size
+            aborted = [Aborted._make(one) for one in _ABORTED.iter_unpack(payload[position:])]
+            assert len(aborted) == count
         opened = (
             (producer_id, state.transaction_offset)
             for producer_id, state in self._producers.items()
             if state.transaction_offset >= 0
         )
-        self.transactions.load(opened, aborted, ended)
+        self.transactions.load(opened, aborted)
 
     def _evict(self) -> None:
         """Forget who was silent longest. Whoever has a transaction open stays, since its end must be known."""
@@ -295,14 +288,6 @@ class ProducerFold:
         closed = (producer_id for producer_id, state in self._producers.items() if state.transaction_offset < 0)
         for producer_id in list(islice(closed, surplus)):
             del self._producers[producer_id]
-
-
-def _unpack_list(payload: bytes, position: int, form: struct.Struct) -> tuple[list[tuple[Any, ...]], int]:
-    """Entries with their count before them, and where they end."""
-    (count,) = _COUNT.unpack_from(payload, position)
-    position += _COUNT.size
-    end = position + count * form.size
-    return list(form.iter_unpack(payload[position:end])), end
 
 
 def _judge(state: ProducerState | None, header: BatchHeader) -> Duplicate | None:

@@ -10,8 +10,7 @@
           20  payload length   uint32
           24  name, then payload
 
-One that does not read back perfectly is not used. The fold is then restored from the older one of the two that are
-kept, and from the log behind it (`log/snapshots.py`).
+A snapshot saves time and nothing else: one that does not read back perfectly is thrown away and the log is replayed.
 """
 
 import struct
@@ -80,7 +79,7 @@ def joined(pieces: Iterable[Piece]) -> bytes:
 
 
 def decode_snapshot(data: Buffer, *, fold: str, version_max: int, file: str) -> FoldState:
-    """Read a snapshot back. CorruptLogError and UnsupportedError both mean: do not use it, take the older one."""
+    """Read a snapshot back. CorruptLogError and UnsupportedError both mean: do not use it, replay the log."""
     if len(data) < _HEADER.size:
         raise _corrupt(file, len(data), "snapshot size", f"{_HEADER.size} bytes or more", len(data))
     magic, crc, frame_version, name_length, version, end_offset, payload_length = _HEADER.unpack_from(data)

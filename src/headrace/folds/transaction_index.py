@@ -25,9 +25,7 @@ class Aborted(NamedTuple):
     last_offset: Offset  # of the marker
 
 
-class Ended(NamedTuple):
-    """A transaction whose marker may not be committed yet."""
-
+class _Ended(NamedTuple):
     first_offset: Offset
     marker_offset: Offset
 
@@ -37,7 +35,7 @@ class TransactionIndex:
         self._open: dict[int, Offset] = {}  # producer id -> first offset
         self._aborted: list[Aborted] = []
         # Whose markers may not be committed yet: what they decide is not to be shown before.
-        self._ended: deque[Ended] = deque()
+        self._ended: deque[_Ended] = deque()
 
     # What happens.
 
@@ -48,15 +46,9 @@ class TransactionIndex:
         first = self._open.pop(producer_id, None)
         if first is None:
             return
-        self._ended.append(Ended(first, marker_offset))
+        self._ended.append(_Ended(first, marker_offset))
         if not is_commit:
             self._aborted.append(Aborted(producer_id, first, marker_offset))
-
-    def settle(self, high_watermark: Offset) -> None:
-        """What was decided below an offset is so for good."""
-        ended = self._ended
-        while ended and ended[0].marker_offset < high_watermark:
-            ended.popleft()
 
     def forget_below(self, start: Offset) -> None:
         """The log begins here now, and with it what there is to say about it."""
@@ -72,8 +64,9 @@ class TransactionIndex:
 
     def stable_offset(self, high_watermark: Offset) -> Offset:
         """The last stable offset: the first one that is not decided, or whose decision is not committed."""
-        self.settle(high_watermark)
         ended = self._ended
+        while ended and ended[0].marker_offset < high_watermark:
+            ended.popleft()
         if not ended and not self._open:
             return high_watermark
         undecided = [*(one.first_offset for one in ended), self.first_open_offset]
@@ -97,22 +90,15 @@ class TransactionIndex:
     def aborted(self) -> Iterable[Aborted]:
         return tuple(self._aborted)
 
-    def ended_lately(self) -> Iterable[Ended]:
-        """Those whose markers may not be committed yet, in order of their markers."""
-        return tuple(self._ended)
-
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._open
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def load(
-        self, open_: Iterable[tuple[int, Offset]], aborted: Iterable[Aborted], ended: Iterable[Ended] = ()
-    ) -> None:
+    def load(self, open_: Iterable[tuple[int, Offset]], aborted: Iterable[Aborted]) -> None:
         self._open = dict(sorted(open_, key=lambda one: one[1]))
         self._aborted = list(aborted)
-        self._ended = deque(ended)
 
 
 _last_offset = attrgetter("last_offset")

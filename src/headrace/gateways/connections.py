@@ -70,7 +70,7 @@ class Connections:
         self._unproven: dict[Connection, None] = {}
         # Shared with the node's other listeners.
         self.answers = answers or AnswerBudget()
-        self.connections: dict[Connection, None] = {}  # in the order in which they came
+        self.connections: set[Connection] = set()
         self.under_way = UnderWay()
         # The time of the last sweep: late by sweep_ms at most, and free to read.
         self.now_ms = clock.monotonic_ms()
@@ -89,7 +89,7 @@ class Connections:
             loser.displace()
             self.remove(loser)
             of_address = self._by_address.get(address, 0)
-        self.connections[connection] = None
+        self.connections.add(connection)
         self._unproven[connection] = None
         self._by_address[address] = of_address + 1
         return True
@@ -97,7 +97,7 @@ class Connections:
     def _idlest(self, address: str | None) -> Connection | None:
         """The connection whose place is given away, of one address or of any."""
 
-        def candidates(connections: dict[Connection, None]) -> Iterator[Connection]:
+        def candidates(connections: "dict[Connection, None] | set[Connection]") -> Iterator[Connection]:
             return (one for one in connections if (address is None or one.address == address) and not one.is_busy)
 
         unproven = next(candidates(self._unproven), None)
@@ -115,7 +115,7 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         if connection not in self.connections:
             return
-        del self.connections[connection]
+        self.connections.discard(connection)
         self._unproven.pop(connection, None)
         address = connection.address
         of_address = self._by_address[address] - 1

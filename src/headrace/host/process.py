@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.host.memory import keep_freed_memory
-from headrace.host.owner_only import make_files_private, take_from_others
-
 
 class DirectoryLock:
     """Held by the one process that uses a data directory; the kernel lets go of it when the process ends."""
@@ -98,37 +95,5 @@ def collector_stats() -> Sequence[Mapping[str, int]]:
     return gc.get_stats()
 
 
-class SystemProcess:
-    """A `headrace.host.bundle.Process`: this process, on this machine."""
-
-    def prepare(self) -> None:
-        keep_freed_memory()
-        let_threads_in_quickly()
-        make_files_private()
-
-    def settle(self) -> None:
-        keep_collector_off_the_hot_path()
-
-    def raise_open_files_limit(self) -> int:
-        return raise_open_files_limit()
-
-    def make_lock(self, path: str) -> DirectoryLock:
-        return DirectoryLock(path)
-
-    def make_private(self, directory: str) -> None:
-        take_from_others(directory)
-
-    def boot_id(self) -> str:
-        return boot_id()
-
-    def on_stop_signal(self, callback: Callable[[], None]) -> None:
-        on_stop_signal(callback)
-
-    def usage(self) -> ProcessUsage:
-        return process_usage()
-
-    def collector_stats(self) -> Sequence[Mapping[str, int]]:
-        return collector_stats()
-
-    def python_version(self) -> str:
-        return platform.python_version()
+def python_version() -> str:
+    return platform.python_version()

@@ -24,11 +24,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     # Largest timestamp in the recovery segment up to the recovery point, which its sparse index knows only roughly.
     max_timestamp_ms: int = -1
     index_count: int = 0  # entries in that segment's index
-    # Every fold has two durable snapshots at or above it, or one where an older version wrote this; -1 where no fold
-    # has one. `Progress.older`.
+    # Every fold has a durable snapshot that covers all entries below it; -1 where no fold has one.
     snapshot_offset: int = -1
-    # A hint: everything below it was committed when this was written. -1 where an older version wrote it.
-    committed: int = -1
     # Leader epochs and the first offset of each, below the recovery point. In this file and not beside it: a table that
     # was trimmed or cut belongs to the start and the end of one checkpoint and no other. None where nobody noted them.
     epochs: list[tuple[int, int]] | None = None

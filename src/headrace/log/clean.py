@@ -5,8 +5,8 @@ So closed segments in which most is dead are rewritten with only what is live; o
 reader takes an offset in a gap for the next batch. The log does not know what a live message is: it asks a `Retainer`.
 
     decide     here, on the event loop: neighbours that are worth it, oldest first, all of them below
-                   the retainer's limit, the recovery segment, the committed offset, and the older one of the two
-               published snapshots of every fold, since a restart is a snapshot and the entries after it
+                   the retainer's limit, the recovery segment, and the durable snapshots of every fold,
+               since a restart is a snapshot and the entries after it
     rewrite    `rewrite.py`, in a thread, slice by slice: the live messages into a new file under a new name, synced
     list       `cleaned.py`: the list of cleaned segments is replaced. This is the moment at which the old segments are
                no longer part of the log, for this process and for the next; before it the new file is nothing
@@ -73,7 +73,7 @@ def choose_segments(log: PartitionLog, config: LogConfig, *, below: Offset) -> l
     retainer = log.retainer
     if retainer is None:
         return []
-    limit = min(below, retainer.limit(), log.recovery_base, log.progress.committed, log.open_limit())
+    limit = min(below, retainer.limit(), log.recovery_base, log.durable_offset, log.open_limit())
     closed = [segment for segment in log.segments[:-1] if segment.next_offset <= limit]
     facts = [CleanFacts(segment.size, live_bytes(log, segment, limit)) for segment in closed]
     chosen = choose(facts, config, segment_bytes_max=log.config.segment_bytes_max)

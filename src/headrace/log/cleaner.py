@@ -23,7 +23,7 @@ from headrace.log.partition_log import PartitionLog
 from headrace.log.rewrite import Rewrite
 from headrace.log.segment import Segment
 from headrace.model.errors import HeadraceError
-from headrace.model.ids import Offset, PartitionId
+from headrace.model.ids import PartitionId
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +58,8 @@ class Cleaner:
         threads: Threads,
         sync_threads: Threads,
         lock: Callable[[PartitionLog], asyncio.Lock],
-        publish: Callable[[PartitionLog, Offset], Awaitable[None]],
+        checkpoint: Callable[[PartitionLog], Awaitable[bool]],
         discard: Callable[[PartitionLog, Sequence[str]], Awaitable[None]],
-        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.pace = Pace(clock)
         self._disk = disk
@@ -69,11 +68,9 @@ class Cleaner:
         self._threads = threads
         self._sync_threads = sync_threads
         self._lock = lock
-        self._publish = publish
+        self._checkpoint = checkpoint
         self._discard = discard
-        self._stop = stop
         self._one_at_a_time = asyncio.Lock()
-        self._current: PartitionLog | None = None  # the last one that was worked on
         self._is_ended = False
         self._compactor = Compactor(
             disk=disk,
@@ -81,7 +78,7 @@ class Cleaner:
             rand=rand,
             config=config,
             threads=threads,
-            hands=Hands(publish, self._walk, self._replace, self._save),
+            hands=Hands(checkpoint, self._walk, self._replace, self._save),
         )
         self.cleaning = CleanStats()
         self.compaction = CleanStats()
@@ -90,12 +87,6 @@ class Cleaner:
         """Begin nothing new, and give up what is under way at its next slice."""
         self._is_ended = True
         self.pace.end()
-
-    async def let_go(self, partition_log: PartitionLog) -> None:
-        """Wait until nothing is done with a log that is broken: work on it is given up at the next slice."""
-        if self._current is partition_log:
-            async with self._one_at_a_time:
-                pass
 
     async def clean_all(self, logs: Mapping[PartitionId, PartitionLog]) -> None:
         """Clean whatever is worth it now. Damage, or a full disk, in one partition does not hold up the others."""
@@ -110,8 +101,6 @@ class Cleaner:
                     "cleaning of a partition failed and is tried again later",
                     extra={"directory": partition_log.directory, "error": str(error)},
                 )
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                self._stop(partition_log, error)
             # Most have nothing to do and never wait.
             await asyncio.sleep(0)
 
@@ -120,7 +109,6 @@ class Cleaner:
         async with self._one_at_a_time:
             if self._is_ended or partition_log.broken is not None:
                 return False
-            self._current = partition_log
             began_us = self._clock.monotonic_us()
             if is_compacted(partition_log):
                 is_done, stats = await self._compactor.compact(partition_log), self.compaction
@@ -162,9 +150,10 @@ class Cleaner:
 
     async def _choose(self, partition_log: PartitionLog) -> list[Segment]:
         wanted = choose_segments(partition_log, self._config, below=partition_log.end_offset)
-        if wanted:
-            await self._publish(partition_log, wanted[-1].next_offset)
-        return choose_segments(partition_log, self._config, below=partition_log.progress.older)
+        if wanted and wanted[-1].next_offset > partition_log.snapshot_offset:
+            # Snapshots that are on disk do not reach that far yet.
+            await self._checkpoint(partition_log)
+        return choose_segments(partition_log, self._config, below=partition_log.snapshot_offset)
 
     def _begin(self, partition_log: PartitionLog, old: Sequence[Segment], judge: Judge) -> Rewrite:
         partition_log.generation += 1

@@ -3,21 +3,15 @@
 Two lanes. *Journal*: small appends of all partitions go into one journal write and one sync; while it runs, the next
 group gathers. *Direct*: a partition with a large append syncs its own segments; until that lane is empty its small
 appends ride along, so that the journal never holds a record whose predecessors are not durable. Either way a
-partition's durable offset only ever grows over a prefix of its log.
-
-What the journal cannot take, the segments do, before anyone is answered; only a partition whose segments fail too goes
-offline. How much of a failed write reached the device is not known, so the journal is not written to again until the
-node restarts: that write stays its last. A record of it that a recovery finds whole is harmless. It holds the very
-bytes that the segments took, at the same offsets, and all before it is in the journal or in the segments.
+partition's `durable_offset` only ever grows over a prefix of its log.
 
 Syncs of one partition never overlap, because the kernel reports a failed write to one caller only: whoever came second
 would believe in bytes that are lost.
 """
 
 import asyncio
-import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -35,8 +29,6 @@ from headrace.log.partition_log import PartitionLog
 from headrace.model.batch import Buffer
 from headrace.model.errors import HeadraceError, OverloadedError
 from headrace.model.ids import Offset, PartitionId
-
-_logger = logging.getLogger(__name__)
 
 # One write takes at most this part of a journal file, however many partitions were written to in a turn.
 _WRITES_IN_FILE_MIN = 4
@@ -123,7 +115,6 @@ class Committer:
         journal: Journal,
         config: LogConfig,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        stop: Callable[[PartitionLog, Exception], None],  # ends the term of a log in which an unexpected error came up
     ) -> None:
         self.stats = SyncStats()
         self._disk = disk
@@ -132,27 +123,23 @@ class Committer:
         self._journal = journal
         self._config = config
         self._spawn = spawn
-        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._locks: dict[PartitionId, asyncio.Lock] = {}
         self._places: dict[PartitionLog, bytes] = {}
         self._groups: dict[PartitionLog, Group] = {}
-        # Dicts and not sets, here and wherever else objects are gone through: the order of a set of objects is that of
-        # their addresses, and one seed would make another disk in each run.
-        self._direct: dict[PartitionLog, None] = {}  # logs whose direct lane is not empty
-        self._journaled: dict[PartitionLog, None] = {}  # logs with records in the active journal file
+        self._direct: set[PartitionLog] = set()  # logs whose direct lane is not empty
+        self._journaled: set[PartitionLog] = set()  # logs with records in the active journal file
         self._journal_runs = False
-        self.journal_failure: OSError | None = None  # why every append syncs its segment until the node restarts
+        self._journal_failure: Exception | None = None
         self._file_freed = asyncio.Event()
         self._writing: dict[PartitionLog, Group] = {}  # what the journal's lane has taken and not finished
         self._journal_turned = asyncio.Event()
         self._behind: dict[PartitionLog, int] = {}  # bytes that only the journal has made durable, about
-        self._trickling: dict[PartitionLog, None] = {}
+        self._trickling: set[PartitionLog] = set()
         self._switched_ms = clock.monotonic_ms()
         self.pace = Pace(clock)
-        self._kept: dict[int, set[PartitionLog]] = {}  # logs that need a journal file which is kept, by its generation
         self._ended = False
-        self._rests: dict[asyncio.Event, None] = {}
+        self._rests: set[asyncio.Event] = set()
 
     def end(self) -> None:
         """Hurry, and try nothing again that finds no space: the node is stopping."""
@@ -167,12 +154,12 @@ class Committer:
             return False
         over = asyncio.Event()
         timer = self._clock.call_later(_NO_ROOM_MS, over.set)
-        self._rests[over] = None
+        self._rests.add(over)
         try:
             await over.wait()
         finally:
             timer.cancel()
-            self._rests.pop(over, None)
+            self._rests.discard(over)
         return not self._ended
 
     def commit(self, log: PartitionLog, base_offset: Offset, buffers: Sequence[Buffer], size: int) -> None:
@@ -189,7 +176,8 @@ class Committer:
             group = self._groups[log] = Group(place, base_offset)
         group.buffers.extend(buffers)
         group.size += size
-        group.end_offset = log.covered_offset = log.progress.end
+        group.end_offset = log.end_offset
+        log.covered_offset = log.end_offset
         if not self._journal_runs:
             self._journal_runs = True
             # Not at once: the other partitions that were written in this turn of the loop join.
@@ -199,13 +187,13 @@ class Committer:
         """Whether an append of this size at this offset will be made durable by the journal."""
         group = self._groups.get(log)
         size_all = size if group is None else size + group.size
-        fits = size_all < self._config.journal_append_bytes_max and self.journal_failure is None
+        fits = size_all < self._config.journal_append_bytes_max and self._journal_failure is None
         return fits and log not in self._direct and log.covered_offset == base_offset
 
     def _go_direct(self, log: PartitionLog) -> None:
-        log.covered_offset = log.progress.end
+        log.covered_offset = log.end_offset
         if log not in self._direct:
-            self._direct[log] = None
+            self._direct.add(log)
             self._loop.call_soon(self._start_direct, log)
 
     def _start_journal(self) -> None:
@@ -215,10 +203,10 @@ class Committer:
         self._spawn(self._run_direct(log))
 
     async def _run_direct(self, log: PartitionLog) -> None:
-        while log.progress.durable < log.covered_offset and log.broken is None:
+        while log.durable_offset < log.covered_offset and log.broken is None:
             if not await self.flush(log) and not await self.rest():
                 return  # the lane stays: the journal may take nothing behind what is not durable
-        self._direct.pop(log, None)
+        self._direct.discard(log)
 
     async def flush(self, log: PartitionLog) -> bool:
         """Sync a log's segments up to its end. A failure breaks the log, which its listener is told.
@@ -260,9 +248,7 @@ class Committer:
                 put_off.append(log)
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                self._stop(log, error)
-        failures: Sequence[Exception | None] = [None] * len(plans)
+        failures: Sequence[OSError | None] = [None] * len(plans)
         if any(plan.files or plan.directory for _, plan in plans):
             began_us = self._clock.monotonic_us()
             failures = await self._threads.run(lambda: [self._run(plan) for _, plan in plans])
@@ -271,17 +257,15 @@ class Committer:
             if isinstance(failure, FlushPutOffError):
                 put_off.append(log)
             self.stats.failures += failure is not None
-            if failure is not None and not isinstance(failure, OSError):
-                self._stop(log, failure)
             log.flushed(plan, failure)
             self.stats.segment_syncs += len(plan.files)
         return changed, put_off
 
-    def _run(self, plan: FlushPlan) -> Exception | None:
+    def _run(self, plan: FlushPlan) -> OSError | None:
         """Blocks. A failure is that log's own, and the next one in line is synced all the same."""
         try:
             plan.run(self._disk)
-        except Exception as error:  # noqa: BLE001 - whatever it is
+        except OSError as error:
             return error
         return None
 
@@ -301,28 +285,10 @@ class Committer:
         """Let go of a log that is being closed, once nothing is in flight for it."""
         async with self.lock(log):
             self._groups.pop(log, None)
-            self._journaled.pop(log, None)
+            self._journaled.discard(log)
             self._behind.pop(log, None)
             self._places.pop(log, None)
         del self._locks[log.id]
-
-    async def settled(self, log: PartitionLog) -> None:
-        """Wait until nothing is in flight for a log that is broken. What the journal holds of it is kept."""
-        await self.leave_journal(log)
-        async with self.lock(log):
-            pass
-
-    def recovered(self, log: PartitionLog) -> None:
-        """A broken log was opened anew, and nothing in the journal is needed for it any more."""
-        self._journaled.pop(log, None)
-        self._behind.pop(log, None)
-        self._places.pop(log, None)
-        for generation, logs in list(self._kept.items()):
-            logs.discard(log)
-            if not logs:
-                del self._kept[generation]
-                self._journal.release(generation)
-        self._file_freed.set()
 
     # The journal's lane.
 
@@ -331,7 +297,7 @@ class Committer:
             while self._groups:
                 groups, self._groups = self._groups, {}
                 self._writing = groups
-                if self.journal_failure is None:
+                if self._journal_failure is None:
                     await self._write_groups(groups)
                     if len(groups) >= _BUSY_COUNT and self._groups:
                         await self._clock.sleep(_GATHER_MS)
@@ -356,26 +322,33 @@ class Committer:
         await self._write_part(part, size)
 
     async def _write_part(self, part: dict[PartitionLog, Group], size: int) -> None:
-        if self.journal_failure is not None:  # in an earlier part
-            self._divert(part)
-            return
         try:
             if not self._journal.has_room(size):
                 await self._switch()
         except OSError as error:
-            self._note_failure(error)
+            # Nothing of this write has reached a file, so the segments take all of it.
+            self.stats.failures += 1
+            if not is_no_room(error) and not is_no_descriptor(error):
+                self._journal_failure = error
             self._divert(part)
             return
-        self._journaled |= dict.fromkeys(part)
+        self._journaled.update(part)
         write = self._journal.frame(list(part.values())).write
         meanwhile = _take_meanwhile(part)
         try:
             began_us = self._clock.monotonic_us()
             await self._threads.run(partial(self._write_and_tell, write, meanwhile) if meanwhile else write)
         except OSError as error:
-            self._note_failure(error)
-            self._journal.end_file()
-            self._divert(part)
+            self.stats.failures += 1
+            if is_no_room(error):
+                self._journal.end_file()
+                self._divert(part)
+                return
+            # What of this write is on the device is not known, so it is not repeated and the file not used again.
+            self._journal_failure = error
+            for log in part:
+                log.fail(error)
+                log.listener()
             return
         self.stats.journal_time.add(self._clock.monotonic_us() - began_us)
         self.stats.journal_syncs += 1
@@ -383,23 +356,14 @@ class Committer:
         behind = self._behind
         for log, group in part.items():
             if log.broken is None:
-                log.progress.sync(group.end_offset)
+                log.durable_offset = max(log.durable_offset, group.end_offset)
                 log.listener()
                 # In pieces, since one sync of all that a journal file holds would take the disk for so long that
                 # everybody's journal waits.
                 behind[log] = behind_bytes = behind.get(log, 0) + group.size
                 if behind_bytes >= _BEHIND_BYTES and log not in self._trickling:
-                    self._trickling[log] = None
+                    self._trickling.add(log)
                     self._spawn(self._trickle(log))
-
-    def _note_failure(self, error: OSError) -> None:
-        self.stats.failures += 1
-        if not is_no_room(error) and not is_no_descriptor(error):
-            self.journal_failure = error
-            _logger.critical(
-                "journal cannot be written; appends sync their segments until the node restarts",
-                extra={"error": str(error)},
-            )
 
     def _divert(self, part: dict[PartitionLog, Group]) -> None:
         """Have the segments make durable what the journal could not take."""
@@ -419,7 +383,7 @@ class Committer:
             self._behind[log] = 0
             await self.flush(log)
         finally:
-            self._trickling.pop(log, None)
+            self._trickling.discard(log)
 
     async def _switch(self) -> None:
         if not self._journal.can_switch():
@@ -429,12 +393,12 @@ class Committer:
                 await self._file_freed.wait()
             self.pace.relax()
         full = await self._threads.run(self._journal.switch)
-        logs, self._journaled = self._journaled, {}
+        logs, self._journaled = self._journaled, set()
         now_ms = self._clock.monotonic_ms()
         filled_ms, self._switched_ms = now_ms - self._switched_ms, now_ms
         self._spawn(self._sync_behind(full, logs, filled_ms))
 
-    async def _sync_behind(self, generation: int, logs: Collection[PartitionLog], filled_ms: int) -> None:
+    async def _sync_behind(self, generation: int, logs: set[PartitionLog], filled_ms: int) -> None:
         """Sync what a full journal file speaks for, so that it can be written over.
 
         A thousand syncs at once would hold up those that somebody waits for, so they are spread over half of the time
@@ -453,11 +417,9 @@ class Committer:
             if put_off and not await self.rest():
                 break
             await self.pace.pause(filled_ms / 2 * len(some) / len(logs))
-        # The recovery of what is broken or found no space will need its records.
-        needing = {log for log in logs if log.needs_journal} | set(left)
-        if needing:
-            self._journal.retire(generation)
-            self._kept[generation] = needing
-        else:
+        if not left and all(log.broken is None or log.is_deleted for log in logs):
             self._journal.release(generation)
+        else:
+            # The recovery of what is broken or found no space will need its records.
+            self._journal.retire(generation)
         self._file_freed.set()

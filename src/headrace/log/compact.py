@@ -5,7 +5,7 @@ Offsets stay, gaps are left, as with every cleaning (`clean.py`), by the same fi
 
     clean     below `Compacted.upto`: no key is there twice
     dirty     from there up to the limit: closed segments below the last stable offset, the recovery segment and the
-              older published snapshot of every fold, and older than min.compaction.lag.ms
+              durable snapshots of every fold, and older than min.compaction.lag.ms
     untouched above
 
 and one pass of compaction is
@@ -41,7 +41,7 @@ def is_compacted(log: PartitionLog) -> bool:
 
 def stable_segments(log: PartitionLog, *, below: Offset) -> list[Segment]:
     """The closed segments in which nothing is undecided, none of which reaches above an offset."""
-    limit = min(below, log.recovery_base, log.progress.committed, log.open_limit())
+    limit = min(below, log.recovery_base, log.durable_offset, log.open_limit())
     if log.transactions is not None:
         limit = min(limit, log.transactions.last_stable_offset)
     return [segment for segment in log.segments[:-1] if segment.next_offset <= limit]

@@ -30,7 +30,7 @@ _RECORD_SIZE_MIN = 7
 class Hands(NamedTuple):
     """What a pass has done by others."""
 
-    publish: Callable[[PartitionLog, Offset], Awaitable[None]]
+    checkpoint: Callable[[PartitionLog], Awaitable[bool]]
     # Run a blocking step until it says that it is done, with pauses. False: it was given up.
     walk: Callable[[PartitionLog, Callable[[], bool]], Awaitable[bool]]
     # Replace neighbours by what a judge lets stay. False: it was given up.
@@ -113,7 +113,7 @@ class Compactor:
             cut_count = partition_log.cut_count
             state = await self._threads.run(lambda: read_compacted(self._disk, partition_log.directory))
             # Nothing above the recovery point was ever compacted, whatever the file says.
-            state = state.lowered(partition_log.progress.recovery)
+            state = state.lowered(partition_log.recovery_point)
             if partition_log.cut_count != cut_count:
                 return state
             partition_log.compacted = state
@@ -124,10 +124,12 @@ class Compactor:
         if not await self._is_due(partition_log, state, below=partition_log.end_offset):
             return []
         stable = compact.stable_segments(partition_log, below=partition_log.end_offset)
-        await self._hands.publish(partition_log, stable[-1].next_offset)
-        if not await self._is_due(partition_log, state, below=partition_log.progress.older):
+        if stable[-1].next_offset > partition_log.snapshot_offset:
+            # Snapshots that are on disk do not reach that far yet.
+            await self._hands.checkpoint(partition_log)
+        if not await self._is_due(partition_log, state, below=partition_log.snapshot_offset):
             return []
-        segments = self._candidates(partition_log, state, below=partition_log.progress.older)
+        segments = self._candidates(partition_log, state, below=partition_log.snapshot_offset)
         # What was compacted once is walked as a whole, or it is not known which tombstones are left.
         return segments if segments[-1].next_offset >= state.upto else []
 

@@ -27,17 +27,13 @@ from headrace.log.journal import Journal
 from headrace.log.maintenance import (
     checkpointed,
     expire,
-    expired,
-    is_committed,
     needs_checkpoint,
     needs_roll,
     plan_checkpoint,
     plan_drop,
     plan_truncation,
-    with_publications,
 )
 from headrace.log.partition_log import PartitionLog
-from headrace.log.progress import NO_SNAPSHOT
 from headrace.log.reader import Blocking, ReadAt, Reads
 from headrace.log.space import Space
 from headrace.log.startup import Startup
@@ -83,7 +79,6 @@ class LogStore:
         # Partitions that could not be opened, and why. Their files are left as they are.
         self.refused: dict[PartitionId, HeadraceError] = {}
         self.damage = Damage()
-        self.unexpected_count = 0  # errors that no rule expects, each of which ends a partition's term
         self.ballast = Ballast(disk, directory, size_bytes=0) if ballast is None else ballast
         self.space = Space(disk, directory, reserve_bytes=config.disk_reserve_bytes, ballast=self.ballast)
         self.files = Files(disk, open_max=config.open_files_max, space=self.space)
@@ -101,7 +96,7 @@ class LogStore:
         self._trash_lock = asyncio.Lock()
         self._made_lock = asyncio.Lock()
         self._unadmitted: deque[Callable[[], None]] = deque()
-        self._pauses: dict[asyncio.Event, None] = {}
+        self._pauses: set[asyncio.Event] = set()
         self._is_stopping = False
 
     @property
@@ -123,7 +118,6 @@ class LogStore:
             journal=self._journal,
             config=self._config,
             spawn=self._spawn,
-            stop=self.stop_unexpectedly,
         )
         self.cleaner = Cleaner(
             disk=self._disk,
@@ -133,9 +127,8 @@ class LogStore:
             threads=self._read_threads,
             sync_threads=self._sync_threads,
             lock=self.committer.lock,
-            publish=self.publish,
+            checkpoint=self.checkpoint,
             discard=self._discard,
-            stop=self.stop_unexpectedly,
         )
         await self._look_at_space()
         self._spawn(self._maintain_always())
@@ -179,12 +172,12 @@ class LogStore:
             return False
         woken = asyncio.Event()
         timer = self._clock.call_later(delay_ms, woken.set)
-        self._pauses[woken] = None
+        self._pauses.add(woken)
         try:
             await woken.wait()
         finally:
             timer.cancel()
-            self._pauses.pop(woken, None)
+            self._pauses.discard(woken)
         return not self._is_stopping
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
@@ -207,35 +200,6 @@ class LogStore:
         except OSError as error:
             raise disk_error.refusal(error, error.filename or self._directory, "made") from error
         self.logs.update(made)
-
-    def is_offline(self, id: PartitionId) -> bool:
-        partition_log = self.logs.get(id)
-        return id in self.refused or (partition_log is not None and partition_log.broken is not None)
-
-    async def recover(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
-        """Close a partition that is offline, and open it anew from its files and the journal.
-
-        It takes part in nothing before `replace`. Where this fails, the partition stays as it is.
-        """
-        old = self.logs.get(id)
-        if old is not None:
-            await self.cleaner.let_go(old)
-            await self.committer.settled(old)
-        self.files.close_under(self._startup.path(id))
-        async with self._trash_lock:
-            try:
-                return await self._sync_threads.run(partial(self._startup.recover_one, id, config))
-            except OSError as error:
-                raise disk_error.refusal(error, error.filename or self._directory, "recovered") from error
-
-    def replace(self, partition_log: PartitionLog) -> None:
-        """Let a log that was recovered take the place of the broken one."""
-        old = self.logs.get(partition_log.id)
-        self.logs[partition_log.id] = partition_log
-        self.refused.pop(partition_log.id, None)
-        if old is not None:
-            old.is_replaced = True
-            self.committer.recovered(old)
 
     async def delete(self, id: PartitionId) -> None:
         """Move a partition's files into the trash, and empty that."""
@@ -275,25 +239,14 @@ class LogStore:
                 partition_log.listener()
                 partition_log.check_usable()
 
-    def stop_unexpectedly(self, partition_log: PartitionLog, error: Exception) -> None:
-        """End a partition's term on an error that no rule expects. What depends on that partition is told."""
-        self.unexpected_count += 1
-        if partition_log.broken is not None:
-            log.warning(
-                "another unexpected error in a partition that is offline",
-                extra={"directory": partition_log.directory, "error": repr(error)},
-            )
-            return
-        log.critical(
-            "partition stopped on an unexpected error", extra={"directory": partition_log.directory}, exc_info=error
-        )
-        partition_log.fail(error)
-        partition_log.listener()
-
     # Descriptors.
 
+    def admits(self, partition_log: PartitionLog) -> bool:
+        """Whether an append may be written now: unsynced files stay open, and only so many may (failure row 25)."""
+        return partition_log.active.is_held or self.files.has_room
+
     def call_when_admitted(self, callback: Callable[[], None]) -> None:
-        """Sync some logs to free their files, and call back, in order, as there is room for one more."""
+        """Sync some logs to free their files, and call back, in order, as that succeeds."""
         self._unadmitted.append(callback)
         if len(self._unadmitted) == 1:
             self._spawn(self._free_files())
@@ -369,16 +322,10 @@ class LogStore:
             partition_log.write_pending()
             try:
                 flush = partition_log.plan_flush()
-                # What is frozen waits for its own offset to be committed: replaced by newer states, it might wait for
-                # ever.
-                partition_log.frozen = partition_log.frozen or partition_log.take_snapshots()
             except HeadraceError:  # what was deferred could not be written, and the log is broken now
                 partition_log.listener()
                 return False
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                self.stop_unexpectedly(partition_log, error)
-                return False
-            plan = plan_checkpoint(partition_log, shutdown_id=shutdown_id)
+            plan = plan_checkpoint(partition_log, partition_log.take_snapshots(), shutdown_id=shutdown_id)
             failure: OSError | None = None
             try:
                 await self._sync_threads.run(lambda: flush.run(self._disk))
@@ -389,7 +336,6 @@ class LogStore:
             try:
                 if failure is not None:
                     raise failure
-                plan = with_publications(partition_log, plan)
                 # By it records are deleted, and segments that are done with.
                 await self._sync_threads.run(lambda: self.ballast.insist(lambda: plan.run(self._disk)))
             except OSError as error:
@@ -400,24 +346,8 @@ class LogStore:
                     if segment.index is not None:
                         segment.index.forget_saved()
                 return False
-            except Exception as error:  # noqa: BLE001 - a snapshot that cannot be encoded, for one
-                self.stop_unexpectedly(partition_log, error)
-                return False
             checkpointed(partition_log, plan)
             return True
-
-    async def publish(self, partition_log: PartitionLog, upto: Offset) -> None:
-        """Have both snapshots of every fold cover an offset, because something below it is to go.
-
-        In a log that goes on, the next ones are published soon anyway, so only an idle one is given a second copy.
-        """
-        progress = partition_log.progress
-        end = progress.end
-        for _ in range(2):
-            if progress.older >= upto or progress.end > end or not is_committed(partition_log):
-                return
-            if not await self.checkpoint(partition_log):
-                return
 
     async def maintain(self, partition_log: PartitionLog, *, floor: Offset) -> None:
         """Roll, checkpoint and expire one log, as far as each is due."""
@@ -428,12 +358,8 @@ class LogStore:
             partition_log, self._config
         ):
             partition_log.roll(now_ms=wall_ms)
-        is_published_late = len(partition_log.frozen) > 0 and is_committed(partition_log)
-        if is_published_late or needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
+        if needs_checkpoint(partition_log, self._config, now_ms=wall_ms):
             await self.checkpoint(partition_log)
-        going = expired(partition_log, floor=floor, now_ms=now_ms)
-        if going and partition_log.progress.older != NO_SNAPSHOT:
-            await self.publish(partition_log, going[-1].next_offset)
         async with self.committer.lock(partition_log):
             while partition_log.broken is None:
                 expire(partition_log, floor=floor, now_ms=now_ms)
@@ -475,17 +401,14 @@ class LogStore:
 
     async def _try_maintain(self, partition_log: PartitionLog) -> None:
         """A full disk, or damage in one partition, is no reason to stop looking after the others."""
-        if partition_log.broken is not None:
-            return
         try:
-            await self.maintain(partition_log, floor=partition_log.open_limit())
+            floor = min(partition_log.durable_offset, partition_log.open_limit())
+            await self.maintain(partition_log, floor=floor)
         except (HeadraceError, OSError) as error:
             log.warning(
                 "maintenance of a partition failed and is tried again later",
                 extra={"directory": partition_log.directory, "error": str(error)},
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            self.stop_unexpectedly(partition_log, error)
 
     async def _watch_space(self) -> None:
         elapsed_ms = 0

@@ -140,18 +140,14 @@ class Journal:
             file = self._disk.open(f"{self.directory}/{name}")
             journal_file = JournalFile(file)
             self._files.append(journal_file)
-            records = list(_read_records(journal_file))
-            found.append((journal_file.generation, records))
-            self._generation = max(self._generation, journal_file.generation)
-            self._sequence = max(self._sequence, journal_file.next_sequence - 1)
+            header = _read_file_header(file)
+            if header is not None:
+                journal_file.generation, journal_file.next_sequence = header
+                records = list(_read_records(journal_file))
+                found.append((journal_file.generation, records))
+                self._generation = max(self._generation, journal_file.generation)
+                self._sequence = max(self._sequence, journal_file.next_sequence - 1)
         found.sort(key=lambda pair: pair[0])
-        return [record for _, records in found for record in records]
-
-    def records_of(self, partition: PartitionId) -> list[JournalRecord]:
-        """What the files that are in use or kept hold for a partition, in order. None of it may be on its way here."""
-        files = [JournalFile(one.file) for one in self._files if not one.is_free]
-        found = [(one, [record for record in _read_records(one) if record.partition == partition]) for one in files]
-        found.sort(key=lambda pair: pair[0].generation)
         return [record for _, records in found for record in records]
 
     def find_damage(self, *, was_used: bool = False) -> CorruptLogError | None:
@@ -299,11 +295,10 @@ class Journal:
 
     def release(self, generation: int) -> None:
         """Every segment that the file of this generation speaks for is synced: it may be written over."""
-        file = self._of(generation)
-        file.is_free, file.is_retired = True, False
+        self._of(generation).is_free = True
 
     def retire(self, generation: int) -> None:
-        """Keep a file as it is until it is released, for a partition to be recovered. Another takes its turn."""
+        """Keep a file as it is until the next start, for a partition that must be recovered. Another takes its turn."""
         self._of(generation).is_retired = True
 
     def _of(self, generation: int) -> JournalFile:
@@ -363,10 +358,6 @@ def _read_file_header(file: File) -> tuple[int, int] | None:
 
 def _read_records(journal_file: JournalFile) -> Iterator[JournalRecord]:
     """The records up to the first that does not check; what comes next is noted in the file's object."""
-    header = _read_file_header(journal_file.file)
-    if header is None:
-        return
-    journal_file.generation, journal_file.next_sequence = header
     size = journal_file.file.size()
     journal_file.read_end = _SECTOR_BYTES
     while True:

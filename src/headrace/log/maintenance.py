@@ -27,11 +27,10 @@ from headrace.log.compacted import lower_compacted
 from headrace.log.config import LogConfig
 from headrace.log.index import IndexBlocks
 from headrace.log.partition_log import PartitionLog
-from headrace.log.progress import NO_SNAPSHOT
 from headrace.log.recovery import FOLDS_DIRECTORY, cut_file
 from headrace.log.retention import SegmentFacts, count_expired
-from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX, Segment
-from headrace.log.snapshots import Publication
+from headrace.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIMEINDEX_SUFFIX
+from headrace.log.snapshots import TakenSnapshot
 from headrace.log.trash import Trash
 from headrace.log.walk import Cut
 from headrace.model.ids import Offset
@@ -43,7 +42,7 @@ class CheckpointPlan(NamedTuple):
 
     directory: str
     indexes: list[tuple[str, IndexBlocks]]
-    publications: Sequence[Publication]
+    snapshots: Sequence[TakenSnapshot]
     checkpoint: Checkpoint
     retainer_count: int  # of the log when its snapshots were taken
 
@@ -53,15 +52,14 @@ class CheckpointPlan(NamedTuple):
             _write_at(disk, stem + INDEX_SUFFIX, blocks.positions[0], blocks.by_offset)
             _write_at(disk, stem + TIMEINDEX_SUFFIX, blocks.positions[1], blocks.by_time)
         folds = f"{self.directory}/{FOLDS_DIRECTORY}"
-        for publication in self.publications:
-            if publication.file is not None:
-                snapshots.save(disk, folds, publication.snapshot, copy=publication.file.copy)
+        for snapshot in self.snapshots:
+            snapshots.save(disk, folds, snapshot)
         write_atomically(disk, self.directory, checkpoint_file.NAME, checkpoint_file.encode(self.checkpoint))
-        for publication in self.publications:
-            snapshots.remove_others(disk, folds, publication)
+        for snapshot in self.snapshots:
+            snapshots.remove_others(disk, folds, snapshot.name, keep=snapshot.offset)
 
 
-def plan_checkpoint(log: PartitionLog, *, shutdown_id: str = "") -> CheckpointPlan:
+def plan_checkpoint(log: PartitionLog, folds: Sequence[TakenSnapshot], *, shutdown_id: str = "") -> CheckpointPlan:
     """Take down the log's state as of now. The segments must be flushed up to its end before the plan is run."""
     active = log.active
     assert active.index is not None
@@ -77,7 +75,7 @@ def plan_checkpoint(log: PartitionLog, *, shutdown_id: str = "") -> CheckpointPl
     return CheckpointPlan(
         directory=log.directory,
         indexes=indexes,
-        publications=(),
+        snapshots=folds,
         checkpoint=Checkpoint(
             log_start=log.start_offset,
             recovery_point=log.end_offset,
@@ -87,8 +85,7 @@ def plan_checkpoint(log: PartitionLog, *, shutdown_id: str = "") -> CheckpointPl
             shutdown_id=shutdown_id,
             max_timestamp_ms=active.index.max_timestamp_ms,
             index_count=len(active.index),
-            snapshot_offset=log.progress.older,
-            committed=log.progress.committed,
+            snapshot_offset=min((fold.offset for fold in folds), default=log.snapshot_offset),
             epochs=[(int(epoch), int(start)) for epoch, start in log.epochs.entries],
             segments=[int(segment.base_offset) for segment in log.segments],
         ),
@@ -96,35 +93,13 @@ def plan_checkpoint(log: PartitionLog, *, shutdown_id: str = "") -> CheckpointPl
     )
 
 
-def is_committed(log: PartitionLog) -> bool:
-    """Whether what is frozen of the folds may be written."""
-    return all(frozen.offset <= log.progress.committed for frozen in log.frozen)
-
-
-def with_publications(log: PartitionLog, plan: CheckpointPlan) -> CheckpointPlan:
-    """The plan, with what is frozen of the folds if that is committed by now."""
-    if not log.frozen or not is_committed(log):
-        return plan
-    publications = [snapshots.plan_publication(frozen, log.published.get(frozen.name, ())) for frozen in log.frozen]
-    # A fold that is still being restored takes no part in this checkpoint, and needs the log behind its snapshots.
-    kept = log.published | {publication.snapshot.name: publication.kept for publication in publications}
-    older = max(snapshots.older_of(kept.values()), log.progress.cleaned)
-    checkpoint = msgspec.structs.replace(
-        plan.checkpoint, snapshot_offset=int(older), committed=int(log.progress.committed)
-    )
-    return plan._replace(publications=publications, checkpoint=checkpoint)
-
-
 def checkpointed(log: PartitionLog, plan: CheckpointPlan) -> None:
     """Note that a plan is durable."""
     log.saved = plan.checkpoint
-    log.progress.checkpoint(Offset(plan.checkpoint.recovery_point))
+    log.recovery_point = Offset(max(log.recovery_point, plan.checkpoint.recovery_point))
     log.recovery_base = Offset(max(log.recovery_base, plan.checkpoint.recovery_segment))
-    if plan.publications:
-        log.frozen = ()
-        log.published |= {publication.snapshot.name: publication.kept for publication in plan.publications}
-        if plan.retainer_count == log.retainer_count:
-            log.progress.publish(Offset(plan.checkpoint.snapshot_offset))
+    if plan.retainer_count == log.retainer_count:
+        log.snapshot_offset = Offset(plan.checkpoint.snapshot_offset)
 
 
 def needs_roll(log: PartitionLog, *, now_ms: int, wall_ms: int) -> bool:
@@ -158,15 +133,10 @@ def needs_checkpoint(log: PartitionLog, config: LogConfig, *, now_ms: int) -> bo
 
 def expire(log: PartitionLog, *, floor: Offset, now_ms: int) -> None:
     """Drop the segments that retention lets go, in memory. The cleaner is asked for those that it still works on."""
-    if log.progress.older != NO_SNAPSHOT:
-        floor = min(floor, log.progress.older)
-    log.drop_segments(unclaimed(log, expired(log, floor=floor, now_ms=now_ms)))
-
-
-def expired(log: PartitionLog, *, floor: Offset, now_ms: int) -> Sequence[Segment]:
-    """The segments that retention lets go, once the snapshots of the folds do not need them either."""
     # The segment that the checkpoint names stays, or an unclean start would miss it.
-    floor = min(floor, log.recovery_base, log.progress.committed)
+    floor = min(floor, log.recovery_base)
+    if log.snapshot_offset >= 0:
+        floor = min(floor, log.snapshot_offset)
     facts = [SegmentFacts(s.next_offset, s.size, s.max_timestamp_ms) for s in log.segments[:-1]]
     count = count_expired(
         facts,
@@ -177,7 +147,7 @@ def expired(log: PartitionLog, *, floor: Offset, now_ms: int) -> Sequence[Segmen
         now_ms=now_ms,
         live_from=_live_from(log),
     )
-    return log.segments[:count]
+    log.drop_segments(unclaimed(log, log.segments[:count]))
 
 
 class DropPlan(NamedTuple):
@@ -264,7 +234,7 @@ def plan_truncation(log: PartitionLog, cut: Cut, *, journal_sequence: int) -> Tr
     assert segment.index is not None
     segment.index.forget_saved()
     return TruncationPlan(
-        checkpoint=plan_checkpoint(log),
+        checkpoint=plan_checkpoint(log, ()),
         cleaned=cleaned_file.encode(log.cleaned_entries) if had_cleaned else None,
         path=segment.path,
         size=cut.position,

@@ -1,11 +1,16 @@
 """One partition's log: segments back to back, appended to by one writer.
 
-Theory of operation. `progress.py` has the offsets of a log, their order, and what each of them promises. Everything
-below the end that was not cleaned away is in the page cache, but for the active segment's `tail`: batches that the
-journal makes durable are kept in memory until they are read, many have gathered, or they are synced. Only whole batches
-are ever appended, so the offsets are batch boundaries, except that the start may stand inside a batch after records
-were deleted. Closed segments below the recovery point may have gaps where messages were cleaned away (`clean.py`): an
-offset in one is read as the next batch.
+Theory of operation. Four offsets, in this order:
+
+    start_offset <= recovery_point <= durable_offset <= end_offset
+
+Everything below `end_offset` that was not cleaned away is in the page cache, but for the active segment's `tail`:
+batches that the journal makes durable are kept in memory until somebody reads them, many have gathered, or they are
+synced. Below `durable_offset` everything is on stable storage (in the segment, or in the node's journal), and below
+`recovery_point` on stable storage in the segment itself, with a checkpoint that says so. Only whole batches are ever
+appended, so all four are batch boundaries, except that `start_offset` may stand inside a batch after records were
+deleted. Closed segments below the recovery point may have gaps where messages were cleaned away (`clean.py`): an offset
+in one is read as the next batch.
 
 This class changes memory and writes to the page cache; it syncs nothing. What must be synced for a promise to hold is
 handed out as a plan (`plan_flush`), carried out by the driver in a thread, and reported back (`flushed`). After a write
@@ -29,13 +34,12 @@ from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.flush_plan import FlushPlan, FlushPutOffError
 from headrace.log.index import SparseIndex
-from headrace.log.progress import Progress
 from headrace.log.reader import Located, Reads, Slice, read_batches
 from headrace.log.retainer import Retainer
 from headrace.log.segment import Segment
 from headrace.log.segment_list import SegmentList
 from headrace.log.segment_writer import give_back, take_tail, write_buffers
-from headrace.log.snapshots import SnapshotFile, TakenSnapshot
+from headrace.log.snapshots import TakenSnapshot
 from headrace.log.transactions import Transactions
 from headrace.model.batch import BatchHeader, Buffer, assign
 from headrace.model.errors import (
@@ -46,7 +50,6 @@ from headrace.model.errors import (
     OffsetOutOfRangeError,
     PartitionOfflineError,
     UnknownTopicError,
-    UnsupportedError,
 )
 from headrace.model.ids import Epoch, Offset, PartitionId
 from headrace.model.topic import TopicConfig
@@ -92,10 +95,12 @@ class PartitionLog:
         self.segments = segments  # changed through the list alone
         self._list = SegmentList(segments, load_index)
         self.epochs = epochs
+        self.start_offset = start_offset
         self.saved = Checkpoint(log_start=start_offset)  # the durable checkpoint
-        end = segments[-1].next_offset
-        self.progress = Progress(start=start_offset, cleaned=self.cleaned_offset, end=end)
-        self.covered_offset = end  # durable, or on its way there in the journal or a flush
+        self.end_offset = segments[-1].next_offset
+        self.durable_offset = self.end_offset
+        self.covered_offset = self.end_offset  # durable, or on its way there in the journal or a flush
+        self.recovery_point = Offset(0)
         self.recovery_base = segments[0].base_offset  # of the segment that an unclean start reads first
         self.journal_sequence = 0
         # Whether bytes were found torn at the end when the log was opened: such a replica may lack what it promised.
@@ -107,8 +112,7 @@ class PartitionLog:
         self.checkpoint_error = OSError("no checkpoint has failed")  # the last one's, where it has
         self.write_error: DiskFailedError | None = None  # of the last write or new segment, where the disk refused it
         self.is_deleted = False
-        self.is_replaced = False  # it was broken, and the partition has been opened anew
-        # Called when the durable offset has grown or the log has broken.
+        # Called when durable_offset has grown or the log has broken.
         self.listener: Callable[[], None] = _nobody
         # What the log's owner has to do that need not wait for what it appended last to be durable: called once, while
         # the journal is being written, when the event loop would only wait. Or never.
@@ -117,12 +121,10 @@ class PartitionLog:
         self.write_pending: Callable[[], None] = _nobody
         # Where the oldest open transaction began, or the end: nothing from there on is dropped.
         self.open_limit: Callable[[], Offset] = lambda: self.end_offset
-        # State of the folds at the log's end, for a checkpoint.
+        # State of the folds at end_offset, for a checkpoint.
         self.take_snapshots: Callable[[], Sequence[TakenSnapshot]] = tuple
-        # Snapshots that were taken at an offset that was not committed then. They are written once it is.
-        self.frozen: Sequence[TakenSnapshot] = ()
-        # The snapshots of each fold that are on disk and were sound when last read, newest first, at most two.
-        self.published: dict[str, list[SnapshotFile]] = {}
+        # Every fold has a durable snapshot of all entries below it; -1 where no fold has one.
+        self.snapshot_offset = Offset(-1)
         self.retainer_count = 0  # retainers that this log has had since it was opened
         self._retainer: Retainer | None = None
         # Knows which messages were committed. None: no transaction ever wrote here.
@@ -141,18 +143,6 @@ class PartitionLog:
         return self.segments[-1]
 
     @property
-    def start_offset(self) -> Offset:
-        return self.progress.start
-
-    @property
-    def end_offset(self) -> Offset:
-        return self.progress.end
-
-    @property
-    def durable_offset(self) -> Offset:
-        return self.progress.durable
-
-    @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
@@ -167,8 +157,7 @@ class PartitionLog:
         self._retainer = retainer
         if retainer is not None:
             self.retainer_count += 1
-            self.progress.forget_snapshots()
-        self.frozen = ()
+            self.snapshot_offset = Offset(0)
 
     @property
     def cleaned_offset(self) -> Offset:
@@ -183,20 +172,6 @@ class PartitionLog:
     @property
     def has_unsynced(self) -> bool:
         return not self._directory_is_synced or any(not segment.is_synced for segment in self.segments)
-
-    def check_invariants(self) -> None:
-        """Assert that the offsets are in order, and that files and offsets agree."""
-        self.progress.check()
-        assert self.covered_offset <= self.end_offset, f"{self.covered_offset} is covered, {self.end_offset} ends"
-        active = self.active
-        assert active.base_offset <= active.next_offset == self.end_offset, (
-            f"{active.path} ends at {active.next_offset}"
-        )
-
-    @property
-    def needs_journal(self) -> bool:
-        """Whether it is to be recovered, from what the journal holds too."""
-        return self.broken is not None and not self.is_deleted and not self.is_replaced
 
     def fail(self, error: Exception) -> None:
         """Refuse everything from now on. Nothing will be synced here any more, so no file need stay open for it."""
@@ -218,21 +193,12 @@ class PartitionLog:
             raise self.broken
         if isinstance(self.broken, CorruptLogError):
             raise PartitionOfflineError(
-                f"{self.directory} is offline on this node since damage was found: {self.broken}; "
-                "then reopen it (headrace topic reopen) or restart the node"
+                f"{self.directory} is offline on this node since damage was found: {self.broken}; then restart the node"
             )
-        if self.broken is not None and not isinstance(self.broken, OSError | HeadraceError):
-            raise PartitionOfflineError(
-                f"{self.directory} is offline on this node since it met an unexpected error ({self.broken!r}); report "
-                "it with the traceback in the node's log, then reopen it (headrace topic reopen) or restart the node"
-            )
-        if isinstance(self.broken, UnsupportedError):
-            raise PartitionOfflineError(f"{self.directory} is offline on this node: {self.broken}")
         if self.broken is not None:
             raise PartitionOfflineError(
                 f"{self.directory} is offline on this node since its disk failed ({self.broken}); "
-                "check the disk, then reopen it (headrace topic reopen) or restart the node, either of which recovers "
-                "it from its files"
+                "check the disk and restart the node, which recovers the partition from its files"
             )
 
     def checkpoint_refusal(self) -> HeadraceError:
@@ -263,7 +229,7 @@ class PartitionLog:
         ):
             segment = self.roll(now_ms=now_ms, is_owed=is_owed)
         offsets = []
-        end = offset = self.progress.end
+        offset = self.end_offset
         for header, data in batches:
             assign(data, 0, offset, epoch)
             offsets.append(offset)
@@ -279,14 +245,13 @@ class PartitionLog:
             self._write(segment, [batch.data for batch in batches], is_owed=is_owed)
         index, position = segment.index, segment.size
         assert index is not None
-        self.epochs.assign(epoch, end)
+        self.epochs.assign(epoch, self.end_offset)
         for base, (header, data) in zip(offsets, batches, strict=True):
             index.add(base, position, header.max_timestamp_ms)
             position += len(data)
         segment.mark_verified(segment.size, position)
         segment.size = position
-        segment.next_offset = offset
-        self.progress.append(offset)
+        segment.next_offset = self.end_offset = offset
         self.bytes_since_checkpoint += size
         if len(segment.tail) >= _TAIL_COUNT_MAX:
             self.write_tail()
@@ -428,7 +393,7 @@ class PartitionLog:
             self.saved = plan.checkpoint
         if plan.active is self.active:
             self._directory_is_synced = True
-        self.progress.sync(plan.upto)
+        self.durable_offset = max(self.durable_offset, plan.upto)
 
     # Read.
 
@@ -506,19 +471,17 @@ class PartitionLog:
         for segment in dropped:
             self._let_go(segment)
         self.dropped_stems += [segment.stem for segment in dropped]
-        self.progress.clean(self.segments[0].base_offset)
         self.raise_start(self.segments[0].base_offset)
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Put a cleaned segment in the place of neighbours whose offsets it stands for. Their files go later."""
-        self.progress.clean(new.next_offset)
         self._list.replace(old, new)
         for segment in old:
             self._let_go(segment)
 
     def raise_start(self, offset: Offset) -> None:
-        if offset > self.progress.start:
-            self.progress.raise_start(offset)
+        if offset > self.start_offset:
+            self.start_offset = offset
             self.epochs.trim_to(offset)
 
     def cut(self, segment: Segment, position: int, offset: Offset) -> list[Segment]:
@@ -533,12 +496,11 @@ class PartitionLog:
             self._let_go(gone)
         self.load_index(segment)
         segment.truncate_to(position, offset)
-        self.progress.truncate(offset)
-        self.covered_offset = min(self.covered_offset, offset)
-        self.published = {
-            name: [file for file in kept if file.offset <= offset] for name, kept in self.published.items()
-        }
-        self.frozen = ()
+        self.end_offset = offset
+        self.durable_offset = self.covered_offset = min(self.durable_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        if self.snapshot_offset > offset:
+            self.snapshot_offset = Offset(0)  # the snapshots go with what they speak of
         self.epochs.truncate_to(offset)
         return later
 

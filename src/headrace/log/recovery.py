@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from headrace.host.disk import Disk, File, parent_directory, read_file
 from headrace.log import checkpoint as checkpoint_file
-from headrace.log import doubt, snapshots
+from headrace.log import doubt
 from headrace.log.checkpoint import Checkpoint
-from headrace.log.disk_error import reading
 from headrace.log.epochs import EpochTable
 from headrace.log.files import Files
 from headrace.log.index import SparseIndex
@@ -100,16 +99,10 @@ def open_log(
     else:
         partition_log = _recover(id, directory, config, opening, segments, epochs, log_start, point, trusted)
     partition_log.saved = point
-    partition_log.progress.resume(
-        older=Offset(point.snapshot_offset),
-        committed=Offset(point.committed),
-        recovery=Offset(point.recovery_point),
-    )
-    folds = f"{directory}/{FOLDS_DIRECTORY}"
-    with reading(directory):
-        partition_log.published = snapshots.newest(opening.disk, folds, upto=partition_log.end_offset)
+    partition_log.recovery_point = Offset(point.recovery_point)
     partition_log.recovery_base = Offset(point.recovery_segment)
     partition_log.journal_sequence = point.journal_sequence
+    partition_log.snapshot_offset = Offset(point.snapshot_offset)
     return partition_log
 
 

@@ -1,7 +1,7 @@
 """Which of a log's oldest segments may go. Pure.
 
 Only whole segments go, oldest first, never the active one, and never anything at or above the floor: the lowest of the
-committed offset, the oldest open transaction and the older published snapshot of every fold (`progress.py`).
+high watermark, the oldest open transaction and the oldest offset that some fold's durable snapshot does not cover.
 """
 
 from collections.abc import Sequence

@@ -35,7 +35,8 @@ def write_buffers(files: Files, segment: Segment, buffers: Sequence[Buffer], *, 
             file.truncate(segment.size)
         except OSError as second:
             raise PartitionOfflineError(
-                f"{segment.path} failed to be written ({error}) and to be cut back ({second}); check the disk"
+                f"{segment.path} failed to be written ({error}) and to be cut back ({second}); "
+                "check the disk and restart the node"
             ) from error
         raise disk_error.refusal(error, segment.path, "written") from error
 

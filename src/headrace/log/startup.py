@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 PARTITIONS = "partitions"
 _MARK = "clean-shutdown"
-_RECOVERY_FILES_MAX = 8  # of one partition that is recovered while the node runs
 
 
 class Opened(NamedTuple):
@@ -119,38 +118,10 @@ class Startup:
     def path(self, id: PartitionId) -> str:
         return f"{self._directory}/{PARTITIONS}/{id.directory}"
 
-    def recover_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
-        """Open a partition that was offline, from its files and from what the journal holds of it.
-
-        A checkpoint says that the journal is done with, or a crash would replay old records beside what is appended
-        now. One call at a time, and none of its records may be on its way to the journal.
-        """
-        sequence = self._journal.sequence
-        records = self._journal.records_of(id)
-        # Its own, because this is a thread and the loop uses the others.
-        files = Files(self._disk, open_max=_RECOVERY_FILES_MAX, space=self._files.space)
-        opening = Opening(self._disk, files, self._trash, "", self._clock.wall_ms(), {id: records})
-        opened = Opened({}, {})
-        try:
-            opened.logs[id] = self._open(id, config, opening)
-            self._replay(records, opened)
-            if id in opened.refused:
-                raise opened.refused[id]
-            partition_log = opened.logs[id]
-            partition_log.journal_sequence = sequence
-            self._checkpoint(partition_log)
-        finally:
-            files.close_all()
-        partition_log.files = self._files
-        return partition_log
-
     def open_one(self, id: PartitionId, config: TopicConfig) -> PartitionLog:
         """Open a partition, or make it if it never was made."""
         now_ms = self._clock.wall_ms()
         opening = Opening(self._disk, self._files, self._trash, self._shutdown_id, now_ms, self._journaled)
-        return self._open(id, config, opening)
-
-    def _open(self, id: PartitionId, config: TopicConfig, opening: Opening) -> PartitionLog:
         path, was_made = self.path(id), id in self._made
         if self._disk.exists(path):
             return open_log(id, path, config, opening, was_made=was_made)
@@ -182,7 +153,7 @@ class Startup:
         log.critical("partition refused to open", extra={"directory": self.path(id), "error": str(error)})
         opened.logs.pop(id, None)
         if isinstance(error, OSError):
-            error = PartitionOfflineError(f"{self.path(id)} could not be read: {error}; check the disk, then reopen it")
+            error = PartitionOfflineError(f"{self.path(id)} could not be read: {error}; check the disk and restart")
         opened.refused[id] = error
 
     def _replay(self, records: Iterable[JournalRecord], opened: Opened) -> None:
@@ -206,8 +177,7 @@ class Startup:
                     self._refuse(id, error, opened)
                     continue
                 partition_log.flushed(plan)
-            partition_log.progress.recovered()
-            partition_log.covered_offset = partition_log.end_offset
+            partition_log.durable_offset = partition_log.covered_offset = partition_log.end_offset
 
     def _replay_record(self, record: JournalRecord, partition_log: PartitionLog) -> None:
         view = memoryview(bytearray(record.batches))
@@ -233,7 +203,7 @@ class Startup:
 
     def _checkpoint(self, partition_log: PartitionLog) -> None:
         """Write down where a log stands that is durable as a whole."""
-        plan = plan_checkpoint(partition_log)
+        plan = plan_checkpoint(partition_log, ())
         plan.run(self._disk)
         checkpointed(partition_log, plan)
 
@@ -252,11 +222,8 @@ class Startup:
     def leave(self, shutdown_id: str) -> None:
         """Close everything; with a shutdown id, as a clean stop."""
         if shutdown_id:
-            try:
-                self._journal.clear()
-                write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
-            except OSError as error:
-                log.warning("the mark of a clean stop could not be left", extra={"error": str(error)})
+            self._journal.clear()
+            write_atomically(self._disk, self._directory, _MARK, shutdown_id.encode())
         self._journal.close()
         self._files.close_all()
 

@@ -58,13 +58,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.first_ms << min(attempt - 1, 62), self.last_ms)
 
 
-class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a queue asks of the node that leads it. Times are in milliseconds; None is no limit.
-
-    A setting that has its default is not written down. A version of headrace that does not know a setting can therefore
-    read a queue that does not use it. It refuses one that does, because it could not do what was asked for. It follows
-    that a default never changes once it was released.
-    """
+class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a queue asks of the node that leads it. Times are in milliseconds; None is no limit."""
 
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     ordered: bool = False  # by key: no message of a key while an earlier one is leased or delayed

@@ -1,1 +1,1 @@
-"""Leader and follower rules: pure functions. There is one so far, of a partition without replicas."""
+"""Leader and follower rules. Nothing is here yet: a partition has one replica."""

@@ -8,7 +8,6 @@ from itertools import count
 # Turns of the event loop given to the tasks that a timer woke, before time goes on. A chain of awaits longer than this
 # within one instant would see a later time than it should.
 _SETTLE_TURNS = 20
-WALL_MS = 1_700_000_000_000
 
 
 class SimulatedTimer:
@@ -27,7 +26,7 @@ class SimulatedTimer:
 class SimulatedClock:
     """A `headrace.host.clock.Clock`. Time moves by `advance` and `elapse` only; wall time also by `jump_wall`."""
 
-    def __init__(self, *, monotonic_ms: int = 0, wall_ms: int = WALL_MS) -> None:
+    def __init__(self, *, monotonic_ms: int = 0, wall_ms: int = 1_700_000_000_000) -> None:
         self._now_ms: float = monotonic_ms
         self._wall_offset_ms = self._trusted_offset_ms = self._steady_offset_ms = wall_ms - monotonic_ms
         self._timers: list[tuple[float, int, SimulatedTimer]] = []
@@ -107,38 +106,3 @@ async def settle() -> None:
     """Let the tasks that can run now do so."""
     for _ in range(_SETTLE_TURNS):
         await asyncio.sleep(0)
-
-
-class LoopClock:
-    """A `headrace.host.clock.Clock` that follows a virtual loop. Monotonic time begins with the machine's boot."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, boot_s: float = 0.0, wall_ms: int = WALL_MS) -> None:
-        self._loop = loop
-        self._now_s = loop.time
-        self._boot_s = boot_s
-        self._wall_ms = wall_ms  # at the loop's time 0
-
-    def monotonic_ms(self) -> int:
-        return int((self._now_s() - self._boot_s) * 1000)
-
-    def monotonic_us(self) -> int:
-        return int((self._now_s() - self._boot_s) * 1_000_000)
-
-    def wall_ms(self) -> int:
-        return int(self._now_s() * 1000) + self._wall_ms
-
-    def steady_ms(self) -> int:
-        return self.monotonic_ms()
-
-    def trusted_ms(self) -> int:
-        return self.wall_ms()
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        return self._loop.call_later(delay_ms / 1000, callback)
-
-    async def sleep(self, delay_ms: float) -> None:
-        await asyncio.sleep(delay_ms / 1000)
-
-    def jump_wall(self, delta_ms: int) -> None:
-        """Set the wall clock forward or back. No timer notices."""
-        self._wall_ms += delta_ms

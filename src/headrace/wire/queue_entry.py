@@ -51,13 +51,6 @@ _ARRAY = 0
 _ONE_RUN = 1
 
 _KINDS = frozenset(EntryKind)
-
-
-def subscription_of(value: bytes) -> UUID | None:
-    """Whose entry it is, which every kind says in the same place. None: it is too short to say so."""
-    return UUID(bytes=value[:16]) if len(value) >= HEAD.size else None
-
-
 # How many bytes stand between the head and the offsets.
 _OFFSETS_AFTER = {
     EntryKind.ACKED: 0,

@@ -68,7 +68,7 @@ async def broken_queue(**config: Any) -> QueueWorld:
 
 
 async def break_partition(world: QueueWorld, index: int) -> None:
-    world.node.disk.fail("fdatasync", times=-1)  # of the journal, and of the segment that takes what it could not
+    world.node.disk.fail("fdatasync")
     (outcome,) = await world.queues.send(NAME, [Message(b"doubtful", key=key_of(index))])
     assert isinstance(outcome, PartitionOfflineError)
     world.node.disk.heal()
@@ -79,7 +79,7 @@ def check_says_all(error: HeadraceError | None) -> None:
     assert isinstance(error, PartitionOfflineError)
     assert f"partition {LOST} of queue {NAME} is offline" in str(error)
     assert "magic expected" in str(error) or "disk failed" in str(error)
-    assert "restore the file" in str(error) or "check the disk, then reopen" in str(error)
+    assert "restore the file" in str(error) or "check the disk and restart" in str(error)
 
 
 async def refusal(call: Any) -> HeadraceError:

@@ -83,7 +83,7 @@ def test_where_messages_are_is_foreseen_while_the_disk_is_waited_for_and_told_wh
 def test_what_was_foreseen_is_not_told_if_the_disk_fails() -> None:
     async def main() -> None:
         world = await World().start()
-        world.disk.fail("fdatasync", times=-1)
+        world.disk.fail("fdatasync", path_part=".journal")
         world.send(SENDS)
         await world.wait(world.foreseen, SENDS)
         world.may_sync.set()

@@ -1,4 +1,4 @@
-"""Whatever is sent, received, acknowledged, killed, restarted and reopened: clients see what was promised to them.
+"""Whatever is sent, received, acknowledged, killed and restarted on a node: its clients see what was promised to them.
 
 The model is what the clients know: what they were told, and what they were not told because the node died first. After
 every step it is asked of every partition that each message is accounted for and in one place (invariant 6), and of
@@ -47,10 +47,7 @@ settings_of_queues = st.fixed_dictionaries(
     }
 )
 which = st.integers(0, 30)
-turns = st.sampled_from([0, 0, 1, 2, 3, 5])  # of the loop, before the end
-# The process ends, or it ends with the power lost, or an unexpected error ends the term of each partition, which is
-# then reopened.
-ends = st.sampled_from(["kill", "power", "term"])
+turns = st.sampled_from([0, 0, 1, 2, 3, 5])  # of the loop, before the node dies
 
 
 @dataclass
@@ -80,20 +77,15 @@ class Known:
 class NodeMachine(RuleBasedStateMachine):
     """A node with one queue, its users, and its deaths."""
 
-    @initialize(
-        config=settings_of_queues,
-        partitions=st.sampled_from([1, 1, 2]),
-        late_seed=st.none() | st.integers(0, 1000),  # whether commits come after the sync, at random
-    )
-    def start(self, config: dict[str, Any], partitions: int, late_seed: int | None) -> None:
+    @initialize(config=settings_of_queues, partitions=st.sampled_from([1, 1, 2]))
+    def start(self, config: dict[str, Any], partitions: int) -> None:
         self.runner = asyncio.Runner()
         self.guarantee: Guarantee = config["guarantee"]
         self.ordered: bool = config["ordered"]
         self.max_deliveries: int | None = config["max_deliveries"]
         self.known: dict[bytes, Known] = {}
         self.lost_at_most = 0
-        self.late_seed = late_seed
-        self.world = QueueWorld(Node(late_seed=late_seed))
+        self.world = QueueWorld(Node())
         self.do(self.world.start(partitions=partitions, **config))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -210,22 +202,22 @@ class NodeMachine(RuleBasedStateMachine):
         self.do(self.stopped())
         self.do(self.reborn(None))
 
-    @rule(end=ends, seed=st.integers(0, 1000))
-    def end(self, end: str, seed: int) -> None:
-        self.do(self.ended(end, seed))
+    @rule(is_power_lost=st.booleans(), seed=st.integers(0, 1000))
+    def kill(self, is_power_lost: bool, seed: int) -> None:
+        self.do(self.reborn(random.Random(seed) if is_power_lost else None, is_killed=True))
 
-    @rule(count=st.integers(1, 3), turn_count=turns, end=ends, seed=st.integers(0, 1000))
-    def end_amid_a_send(self, count: int, turn_count: int, end: str, seed: int) -> None:
+    @rule(count=st.integers(1, 3), turn_count=turns, is_power_lost=st.booleans(), seed=st.integers(0, 1000))
+    def kill_amid_a_send(self, count: int, turn_count: int, is_power_lost: bool, seed: int) -> None:
         messages = self.drawn(count, b"a", None, 5)
         send = lambda: self.world.queues.send(NAME, messages)  # noqa: E731
-        if self.answer_before_end(send, turn_count, end, seed) is not None:
+        if self.answer_before_death(send, turn_count, is_power_lost, seed) is not None:
             for message in messages:
                 self.known[message.body].is_sent = True
 
-    @rule(count=st.integers(1, 3), turn_count=turns, end=ends, seed=st.integers(0, 1000))
-    def end_amid_a_receive(self, count: int, turn_count: int, end: str, seed: int) -> None:
+    @rule(count=st.integers(1, 3), turn_count=turns, is_power_lost=st.booleans(), seed=st.integers(0, 1000))
+    def kill_amid_a_receive(self, count: int, turn_count: int, is_power_lost: bool, seed: int) -> None:
         receive = lambda: self.world.queues.receive(NAME, count_max=count).promise  # noqa: E731
-        answer = self.answer_before_end(receive, turn_count, end, seed)
+        answer = self.answer_before_death(receive, turn_count, is_power_lost, seed)
         if answer is not None:
             self.received(answer, 30_000)
             self.forget_leases()
@@ -235,26 +227,27 @@ class NodeMachine(RuleBasedStateMachine):
                 known.unheard_count += 1
 
     @precondition(lambda self: self.held())
-    @rule(which_one=which, turn_count=turns, end=ends, seed=st.integers(0, 1000))
-    def end_amid_an_acknowledgement(self, which_one: int, turn_count: int, end: str, seed: int) -> None:
+    @rule(which_one=which, turn_count=turns, is_power_lost=st.booleans(), seed=st.integers(0, 1000))
+    def kill_amid_an_acknowledgement(self, which_one: int, turn_count: int, is_power_lost: bool, seed: int) -> None:
         lent, known = self.one_held(which_one)
         acknowledge = lambda: self.world.queues.acknowledge(NAME, [lent.message.receipt])  # noqa: E731
-        answer = self.answer_before_end(acknowledge, turn_count, end, seed)
+        answer = self.answer_before_death(acknowledge, turn_count, is_power_lost, seed)
         if answer == [None]:
             known.is_acknowledged = lent.is_over = True
         elif answer is None:
             known.may_be_acknowledged = True
 
-    def answer_before_end(self, call: Callable[[], Promise[T]], turn_count: int, end: str, seed: int) -> T | None:
-        """The answer to a call, if it comes within so many turns of the loop, after which it ends."""
+    def answer_before_death(
+        self, call: Callable[[], Promise[T]], turn_count: int, is_power_lost: bool, seed: int
+    ) -> T | None:
+        """The answer to a call, if it comes within so many turns of the loop, after which the node dies."""
 
         async def go() -> T | None:
             promise = call()
             for _ in range(turn_count):
                 await asyncio.sleep(0)
             answer = promise.result() if promise.done() else None
-            await self.ended(end, seed)
-            assert end != "term" or promise.done(), "a caller was not answered"
+            await self.reborn(random.Random(seed) if is_power_lost else None, is_killed=True)
             return answer
 
         return self.do(go())
@@ -263,20 +256,6 @@ class NodeMachine(RuleBasedStateMachine):
         await self.world.node.queues.stop()
         await self.world.node.logs.stop()
 
-    async def ended(self, end: str, seed: int) -> None:
-        if end == "term":
-            await self.reopened()
-        else:
-            await self.reborn(random.Random(seed) if end == "power" else None, is_killed=True)
-
-    async def reopened(self) -> None:
-        node = self.world.node
-        for partition in self.partitions():
-            node.logs.stop_unexpectedly(partition.partition.log, RuntimeError("planted"))
-            await node.broker.reopen(NAME, partition.index)
-        await settle()
-        self.forget_leases()
-
     async def reborn(self, chooser: random.Random | None, *, is_killed: bool = False) -> None:
         """Another process on a copy of the disk, so that the old one can do nothing to it any more."""
         before = self.world.node
@@ -284,7 +263,7 @@ class NodeMachine(RuleBasedStateMachine):
         if chooser is not None:
             disk.crash(chooser)
         before.abandon()
-        node = Node(disk=disk, late_seed=self.late_seed)
+        node = Node(disk=disk)
         node.store = before.store
         node.clock.advance(before.clock.monotonic_ms() + 100)
         await node.start()

@@ -25,7 +25,6 @@ every_log = pytest.mark.parametrize(
     [LOG_CONFIG, msgspec.structs.replace(LOG_CONFIG, journal_append_bytes_max=1)],
     ids=["with the journal", "segment by segment"],
 )
-every_commit = pytest.mark.parametrize("late_seed", [None, 3], ids=["committed at once", "committed late"])
 GROUP = Caller(group_id="g")
 POWER_LOSSES = 5 if os.environ.get("HEADRACE_LONG") else 1  # of each copy, each losing something else
 TURNS = 4  # of which every other one is aborted
@@ -130,27 +129,24 @@ def crashes(moments: list[Moment]) -> list[Moment]:
     return found
 
 
-async def heir_of(world: World, disk: SimulatedDisk, late_seed: int | None = None) -> World:
-    heir = World(disk=disk, log_config=world.log_config, late_seed=late_seed)
+async def heir_of(world: World, disk: SimulatedDisk) -> World:
+    heir = World(disk=disk, log_config=world.log_config)
     heir.store = world.store
     await heir.start()
     return heir
 
 
 @every_log
-@every_commit
-def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing(
-    log_config: LogConfig, late_seed: int | None
-) -> None:
+def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing(log_config: LogConfig) -> None:
     async def main() -> None:
         for is_bumped in (False, True):
-            world = await World(log_config=log_config, late_seed=late_seed).start()
+            world = await World(log_config=log_config).start()
             moments: list[Moment] = []
             await record_stream(world, moments, is_bumped=is_bumped)
             assert len(moments) > 20
             world.abandon()
             for disk, told in crashes(moments):
-                heir = await heir_of(world, disk, late_seed)
+                heir = await heir_of(world, disk)
                 await check_stream(heir, told)
                 heir.abandon()
 
@@ -158,18 +154,17 @@ def test_a_crash_at_any_moment_leaves_all_of_a_producers_transaction_or_nothing(
 
 
 @every_log
-@every_commit
 def test_a_crash_at_any_moment_leaves_a_message_in_the_queue_or_its_result_and_never_both(
-    log_config: LogConfig, late_seed: int | None
+    log_config: LogConfig,
 ) -> None:
     async def main() -> None:
-        world = await World(log_config=log_config, late_seed=late_seed).start()
+        world = await World(log_config=log_config).start()
         moments: list[Moment] = []
         await record_queue(world, moments)
         assert len(moments) > 20
         world.abandon()
         for disk, told in crashes(moments):
-            heir = await heir_of(world, disk, late_seed)
+            heir = await heir_of(world, disk)
             await check_queue(heir, told)
             heir.abandon()
 

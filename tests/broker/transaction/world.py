@@ -30,9 +30,8 @@ class World(Node):
         config: TransactionsConfig = CONFIG,
         log_config: LogConfig = LOG_CONFIG,
         seed: int = 1,
-        late_seed: int | None = None,
     ) -> None:
-        super().__init__(disk=disk, log_config=log_config, seed=seed, late_seed=late_seed)
+        super().__init__(disk=disk, log_config=log_config, seed=seed)
         self.transactions_config = config
 
     async def start(self) -> "World":

@@ -80,7 +80,7 @@ def test_a_run_of_offsets_takes_as_many_bytes_as_two() -> None:
     assert len(run) == len(pair)
 
 
-def test_a_kind_that_a_newer_version_wrote_is_not_guessed() -> None:
+def test_a_kind_that_a_newer_version_wrote_is_passed_over() -> None:
     assert decode_op(99, b"") is None
     assert decode_op(199, b"whatever") is None
 

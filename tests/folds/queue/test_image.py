@@ -32,8 +32,7 @@ def test_a_subscription_s_snapshots_are_found_by_its_name_among_those_of_others(
     assert names[0] == NAME
     for name in names:
         snapshots.save(disk, "folds", snapshots.Snapshot(name, 17, name.encode()))
-    (found,) = snapshots.load(disk, "folds", NAME, upto=17)
-    assert found.snapshot == (NAME, 17, NAME.encode())
+    assert list(snapshots.load(disk, "folds", NAME, upto=17)) == [(NAME, 17, NAME.encode())]
 
 
 @pytest.mark.parametrize("count", [2_000, 300_000])

@@ -47,7 +47,7 @@ if step:
     writer.join()
     save(fold).join()
 else:
-    saved = next(snapshots.load(SystemDisk(), directory, NAME, upto=COUNT)).snapshot
+    saved = next(snapshots.load(SystemDisk(), directory, NAME, upto=COUNT))
     fold = image.restore(saved.data, name=NAME)
     del saved
 assert len(fold.leases) == COUNT

@@ -6,7 +6,6 @@ that partition: this one, as long as there is one node.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from headrace.broker.broker import Broker
 from headrace.broker.group.config import GroupsConfig
@@ -83,14 +82,16 @@ class NodeGroups:
         while True:
             await self._clock.sleep(self.config.expiry_interval_ms)
             for shard in self._shards:
-                with suppress(HeadraceError), shard.guard.watching():
-                    await self._expire(shard)
+                await self._expire(shard)
 
     async def _expire(self, shard: Shard) -> None:
         for at, group_id in enumerate(shard.group_ids()):
             if at % _GROUPS_A_TURN == _GROUPS_A_TURN - 1:
                 await asyncio.sleep(0)
-            shard.check_open()
+            try:
+                shard.check_open()
+            except HeadraceError:
+                return
             shard.expire(group_id, retention_ms=self.config.offsets_retention_ms)
 
     def send_home(self) -> None:
@@ -106,9 +107,11 @@ class NodeGroups:
             topic = change.topic
             places = {PartitionId(topic.id, index) for index in range(topic.partition_count)}
             for shard in self._shards:
-                with suppress(HeadraceError), shard.guard.watching():
+                try:
                     shard.check_open()
-                    shard.forget_partitions(places)
+                except HeadraceError:
+                    continue
+                shard.forget_partitions(places)
 
     # Members.
 

@@ -64,7 +64,6 @@ class Shard:
         view: Callable[[], TopicView],
     ) -> None:
         self.fold = log.fold
-        self.guard = log.partition.guard
         self._log = log
         self._clock = clock
         self._config = config
@@ -74,7 +73,7 @@ class Shard:
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._calls: dict[int, Promise[Any]] = {}
         self._numbers = count(1)
-        self._ended: HeadraceError | None = None
+        self._is_closed = False
         now_ms = clock.monotonic_ms()
         self.machines: dict[str, GroupMachine] = {
             group_id: RESTORERS[stored.kind](group_id, stored.image, self.rules(group_id), now_ms)
@@ -82,7 +81,6 @@ class Shard:
         }
         for machine in self.machines.values():
             self.arm(machine)
-        log.ended = self._end
 
     # Groups.
 
@@ -198,12 +196,12 @@ class Shard:
     # Writing.
 
     def check_open(self) -> None:
-        if self._ended is not None:
-            raise _unavailable(self._ended) from self._ended
+        if self._is_closed:
+            raise CoordinatorUnavailableError("the node is stopping; look for the coordinator again")
         try:
             self._log.partition.log.check_usable()
         except HeadraceError as error:
-            raise _unavailable(error) from error
+            raise CoordinatorUnavailableError(str(error)) from error
 
     def decide(self, op: GroupOp) -> None:
         """Take over a decision, and have it written."""
@@ -226,7 +224,7 @@ class Shard:
         """Ask the machine again when its next deadline falls. A deadline that has moved on is found out then."""
         due_ms = machine.next_deadline()
         group_id = machine.group_id
-        if due_ms is None or self._ended is not None:
+        if due_ms is None or self._is_closed:
             return
         armed = self._timers.get(group_id)
         if armed is not None:
@@ -234,13 +232,15 @@ class Shard:
                 return
             armed[1].cancel()
         delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
-        self._timers[group_id] = due_ms, self.guard.call_later(delay_ms, lambda: self._tick(group_id))
+        self._timers[group_id] = due_ms, self._clock.call_later(delay_ms, lambda: self._tick(group_id))
 
     def _tick(self, group_id: str) -> None:
         self._timers.pop(group_id, None)
         machine = self.machines.get(group_id)
-        if machine is None or self._ended is not None or self._log.partition.log.broken is not None:
+        if machine is None or self._is_closed:
             return
+        if self._log.partition.log.broken is not None:
+            return  # nothing can be written: nobody is told of anything, and clients find that out by themselves
         self.carry_out(machine, machine.tick(self._clock.monotonic_ms()))
         if isinstance(machine, ConsumerGroup):
             self.change_back(machine)
@@ -285,18 +285,14 @@ class Shard:
                 self.store(machine)
 
     def close(self) -> None:
-        """Send every waiting caller away: another node, or this one after its start, will answer."""
-        self._end(CoordinatorUnavailableError("the node is stopping; look for the coordinator again"))
-
-    def _end(self, error: HeadraceError) -> None:
-        """Nothing more is decided here, because the node stops or the partition is offline."""
-        self._ended = self._ended or error
+        """Send everybody away who waits: another node, or this one after its start, will answer."""
+        self._is_closed = True
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         calls, self._calls = self._calls, {}
         for promise in calls.values():
-            promise.fail(_unavailable(error))
+            promise.fail(CoordinatorUnavailableError("the node is stopping; look for the coordinator again"))
 
 
 def refusal(why: type[GroupError], group_id: str, member_id: str = "") -> GroupError:
@@ -305,10 +301,6 @@ def refusal(why: type[GroupError], group_id: str, member_id: str = "") -> GroupE
     if why is MemberIdRequiredError:
         return MemberIdRequiredError(message, member_id=member_id)
     return why(message)
-
-
-def _unavailable(error: HeadraceError) -> CoordinatorUnavailableError:
-    return CoordinatorUnavailableError(str(error))
 
 
 def _keeping(promise: Promise[T], result: T) -> Told:

@@ -23,8 +23,7 @@ class Keeper:
         for partition in list(live.partitions):
             if live.is_closed or partition.partition.log.broken is not None:  # since the last one was waited for
                 continue
-            # The partition's own state says what is wrong with it.
-            with suppress(HeadraceError), partition.partition.guard.watching():
+            with suppress(HeadraceError):  # the partition's own state says what is wrong with it
                 await self._keep(partition)
 
     async def _keep(self, partition: PartitionQueue) -> None:

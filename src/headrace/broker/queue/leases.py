@@ -44,11 +44,7 @@ class Leases:
                 places = [at for ats in held.values() for at in ats]
                 # Each once, also where it is not known any more in which epoch a lease was taken, and two are good.
                 offsets = list(dict.fromkeys(receipt.offset for receipt in held))
-                told = setter(gather, places)
-                try:
-                    partition.acknowledge(offsets, told, receipts=held)
-                except Exception as error:  # noqa: BLE001 - the fold may have changed, and nothing says so in the log
-                    told(partition.partition.stop(error))
+                partition.acknowledge(offsets, setter(gather, places), receipts=held)
         return gather.promise
 
     def read_held(
@@ -127,13 +123,7 @@ class Leases:
                     partition.check_idle(receipt)
                 else:
                     partition.check(receipt)
-                told = setter(gather, [at])
-                try:
-                    act(partition, receipt.offset, at, told)
-                except HeadraceError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - as above
-                    told(partition.partition.stop(error))
+                act(partition, receipt.offset, at, setter(gather, [at]))
             except HeadraceError as error:
                 gather.set(at, error)
         return gather.promise
@@ -147,6 +137,5 @@ def setter(gather: Gather[HeadraceError | None], places: list[int]) -> Callable[
     def told(error: HeadraceError | None) -> None:
         for at in places:
             gather.set(at, error)
-        places.clear()  # the first word counts
 
     return told

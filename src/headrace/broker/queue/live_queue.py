@@ -186,11 +186,6 @@ class LiveQueue:
             except TooManyLeasedError as error:  # what the others have is handed out all the same
                 refused = error
                 continue
-            except HeadraceError:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever it is
-                partition.partition.guard.stop(error)
-                continue
             if leases:
                 taken.append((partition, leases))
                 left -= len(leases)

@@ -17,7 +17,6 @@ from headrace.model.errors import (
     CorruptLogError,
     HeadraceError,
     OffsetOutOfRangeError,
-    PartitionOfflineError,
 )
 from headrace.model.ids import Offset
 from headrace.wire.message import StoredMessage, decode_messages
@@ -137,18 +136,13 @@ class Loader:
 
     async def _finish(self, cold: "_Rest", found: Found, done: Done) -> None:
         rest: _Rest | None = cold
-        failure: HeadraceError | None = None
-        guard = cold.wanted[0].partition.partition.guard
         try:
             while rest is not None:
-                guard = rest.wanted[0].partition.partition.guard
                 rest = await self._step(rest, found)
         except HeadraceError as error:
-            failure = error
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            guard.stop(error)
-            failure = PartitionOfflineError(f"an unexpected error ended the reading: {error!r}")
-        guard.run(done, found, failure)
+            done(found, error)
+            return
+        done(found, None)
 
     async def _step(self, rest: "_Rest", found: Found) -> "_Rest | None":
         partition = rest.wanted[0].partition

@@ -125,10 +125,8 @@ class Mover:
         try:
             while not live.is_closed and (work := self._work(live)):
                 partition, dying = work
-                failed: HeadraceError | None = None
                 try:
-                    with partition.partition.guard.watching():
-                        failed = await self._move(live, partition, dying)
+                    failed = await self._move(live, partition, dying)
                 except HeadraceError as error:
                     failed = error
                 if failed is None:
@@ -151,17 +149,13 @@ class Mover:
 
     def _work(self, live: LiveQueue) -> tuple[PartitionQueue, list[Dying]] | None:
         for partition in live.partitions:
-            dying: list[Dying] = []
-            with partition.partition.guard.watching():
-                fold = partition.advanced_fold()
-                dying += fold.dying(_BATCH_COUNT)
-                if fold.config.dead_letter_expired:
-                    overdue = fold.expired(_BATCH_COUNT - len(dying))
-                    dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
-            # What is not committed is not read, and comes here when it is (`PartitionQueue.advanced`).
-            committed = partition.partition.high_watermark
-            if readable := [one for one in dying if one.offset < committed]:
-                return partition, readable
+            fold = partition.advanced_fold()
+            dying = fold.dying(_BATCH_COUNT)
+            if fold.config.dead_letter_expired:
+                overdue = fold.expired(_BATCH_COUNT - len(dying))
+                dying += [Dying(offset, OVERDUE_REASON, fold.history(offset)) for offset in overdue]
+            if dying:
+                return partition, dying
         return None
 
     async def _move(self, live: LiveQueue, partition: PartitionQueue, dying: list[Dying]) -> HeadraceError | None:

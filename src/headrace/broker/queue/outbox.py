@@ -200,16 +200,15 @@ class Outbox:
             for repeat in self._repeats.pop(share.id, ())
         ]
 
-    def refuse(self, error: HeadraceError, doubt: HeadraceError | None = None) -> None:
-        """Tell every caller whose message was to be written. `doubt`: what was built for this turn may have been."""
-        built = [share for batch in self.take_written() for share in batch.shares]
-        refused = built + self._shares
+    def refuse(self, error: HeadraceError) -> None:
+        """Tell everybody whose message was to be written."""
+        refused = [share for batch in self.take_written() for share in batch.shares] + self._shares
         self._shares, self._count, self._bytes = [], 0, 0
         repeats = self.take_repeats(refused)
-        for at, share in enumerate(refused):
-            share.refuse(doubt if doubt is not None and at < len(built) else error)
+        for share in refused:
+            share.refuse(error)
         for _, repeat in repeats:
-            repeat.refuse(doubt or error)
+            repeat.refuse(error)
 
 
 def request_share(

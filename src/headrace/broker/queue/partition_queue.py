@@ -10,11 +10,9 @@ its op.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Protocol
 from uuid import UUID
 
-from headrace.broker.guard import in_doubt
 from headrace.broker.ledger import Ledger, Told
 from headrace.broker.partition import Partition
 from headrace.broker.promise import Promise
@@ -30,7 +28,6 @@ from headrace.broker.subscriber import Contribution
 from headrace.folds.queue.codec import encode_op
 from headrace.folds.queue.fold import Lease, QueueFold
 from headrace.folds.queue.image import fold_name, freeze
-from headrace.folds.queue.invariant import check_counts
 from headrace.folds.queue.op import Acked, Op
 from headrace.host.clock import Clock, Timer
 from headrace.log.partition_log import Incoming
@@ -99,7 +96,7 @@ class PartitionQueue:
         self._admission = Admission(fold, room)
         self.admit = self._admission.admit
         self._outbox = Outbox(fold)
-        self._ledger: Ledger[Op] = Ledger(partition, encode=lambda op: encode_op(id, op), merge=_merge)
+        self._ledger: Ledger[Op] = Ledger(partition, clock=clock, encode=lambda op: encode_op(id, op), merge=_merge)
         self.tell_written = self._ledger.tell_written
         self._timer: Timer | None = None
         self._timer_ms = 0
@@ -107,7 +104,6 @@ class PartitionQueue:
         self._answered: dict[Receipt, None] = {}
         self._name = fold_name(id)
         self._foreseen: list[Written] = []
-        self._foresee_guarded = partial(partition.guard.run, self._foresee)
         self.duplicate_count = 0  # sends that were answered with an earlier one's place
         self.staying = Staying(fold, partition, now)
         # The oldest live message and when it was sent; set every few seconds (keeper.py).
@@ -139,7 +135,7 @@ class PartitionQueue:
         written = Written(self.index, base, batch.shares, self._outbox.take_repeats(batch.shares))
         if len(batch.shares) >= _FORESEEN_MIN:
             self._foreseen.append(written)
-            self.partition.log.meanwhile = self._foresee_guarded
+            self.partition.log.meanwhile = self._foresee
         self._ledger.tell_committed(end, written.tell)
 
     def _foresee(self) -> None:
@@ -180,17 +176,10 @@ class PartitionQueue:
             return
         self._ledger.advanced()
         self._on_visible()
-        fold = self.fold
-        if fold.dying_reasons or (fold.overdue and fold.config.dead_letter_expired):
-            self._on_dying()
 
     def _end(self, error: HeadraceError) -> None:
-        self._outbox.refuse(error, in_doubt(error))
+        self._outbox.refuse(error)
         self._ledger.end(error)
-
-    def check_invariants(self) -> None:
-        self._ledger.check_invariants(self.fold.end_offset)
-        check_counts(self.fold)
 
     @property
     def has_pending(self) -> bool:
@@ -407,8 +396,6 @@ class PartitionQueue:
 
     def give_up(self, offsets: Sequence[int]) -> None:
         """Drop what was chosen and cannot be read: retention was quicker, or its producer wrote nonsense."""
-        committed = self.partition.high_watermark
-        assert all(offset < committed for offset in offsets), f"nothing is read above {committed}, and nothing is lost"
         live = tuple(offset for offset in offsets if self.fold.is_live(offset))
         if live:
             _logger.warning("messages that cannot be read are dropped", extra={"offsets": live[:10]})
@@ -507,7 +494,7 @@ class PartitionQueue:
                 return
             self._timer.cancel()
         self._timer_ms = due_ms
-        self._timer = self.partition.guard.call_later(delay_ms, self.tick)
+        self._timer = self._clock.call_later(delay_ms, self.tick)
 
     def tick(self) -> None:
         """Do what time has brought."""

@@ -33,13 +33,6 @@ class QueuePartitions:
         """The next one, which could not be opened."""
         self._add(error)
 
-    def replace(self, partition: PartitionQueue) -> PartitionQueue | None:
-        """Let one that was opened anew take its place again. Returns the one that broke, if it was at work here."""
-        old = self._slots[partition.index]
-        self._slots[partition.index] = partition
-        self.opened[:] = [slot for slot in self._slots if isinstance(slot, PartitionQueue)]
-        return old if isinstance(old, PartitionQueue) else None
-
     def _add(self, slot: PartitionQueue | HeadraceError) -> None:
         self._slots.append(slot)
         self.count += 1

@@ -174,8 +174,7 @@ class Redriver:
             stranded: Stranded = Counter()
             for partition in list(live.partitions):
                 if partition.index < len(saved.upto):  # else it was added since
-                    with partition.partition.guard.watching():
-                        await self._move_all(live, partition, saved.upto[partition.index], saved, stranded)
+                    await self._move_all(live, partition, saved.upto[partition.index], saved, stranded)
             live.partitions.check_all()  # what is offline was left behind, and whoever asked is told
             self._complete(saved, stranded)
         except HeadraceError as error:

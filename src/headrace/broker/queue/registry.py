@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from headrace.broker.broker import Broker
-from headrace.broker.partition import Partition
 from headrace.broker.queue.cache import MessageCache
 from headrace.broker.queue.live_queue import LiveQueue
 from headrace.broker.queue.loader import Loader
@@ -27,7 +26,6 @@ from headrace.model.errors import (
     PartitionOfflineError,
     UnknownQueueError,
     UnknownTopicError,
-    UnsupportedError,
 )
 from headrace.model.names import INTERNAL_NAMES
 from headrace.model.queue import Queue
@@ -79,7 +77,6 @@ class Registry:
                 _logger.critical("queue cannot be opened", extra={"queue": name, "error": str(error)})
                 self._refused[name] = error
         self._catalog.on_change(self._changed)
-        self._broker.on_reopened(self._partition_reopened)
 
     def __iter__(self) -> Iterator[LiveQueue]:
         return iter(list(self._live.values()))
@@ -156,8 +153,8 @@ class Registry:
         partition = self._broker.partition(topic.id, index)
         try:
             fold = await restore_queue(live.queue.id, partition, store=self._logs, threads=self._threads)
-        except (CorruptLogError, PartitionOfflineError, UnsupportedError) as error:
-            # Only this replay can find such damage, or what a newer version wrote. Nothing is appended behind it.
+        except (CorruptLogError, PartitionOfflineError) as error:
+            # Damage that only this replay came by. What the queue cannot read nobody else writes behind.
             partition.take_offline(error)
             raise PartitionOfflineError(f"{topic.name}-{index} could not be opened: {error}") from error
         opened = PartitionQueue(
@@ -172,33 +169,10 @@ class Registry:
             elsewhere=live.repeats,
             room=live.room,
         )
-        if index == live.partitions.count:
-            live.partitions.add(opened)
-        elif (old := live.partitions.replace(opened)) is not None:
-            old.close(_reopened(topic, index))
-        live.sending.came_back(index)
         partition.attach(opened)
+        live.partitions.add(opened)
         opened.open(live.queue.config)
         inherit_readers(live, opened)
-
-    async def _partition_reopened(self, partition: Partition) -> None:
-        """A partition that was offline is back: restore its state, and let it take part in its queue again."""
-        topic = self._catalog.topics_by_id.get(partition.id.topic_id)
-        if topic is None or topic.name not in self._catalog.queues:
-            return
-        live = self._live.get(topic.name)
-        if live is not None:
-            async with live.changing:
-                if partition.id.partition < live.partitions.count:  # else it is being added
-                    await self._open_partition(live, topic, partition.id.partition)
-            return
-        refused = self._refused.pop(topic.name, None)
-        try:
-            await self.open(topic.name)
-        except HeadraceError:
-            if refused is not None:
-                self._refused[topic.name] = refused
-            raise
 
     def _changed(self, change: CatalogChange) -> None:
         if isinstance(change, QueueDeleted):
@@ -220,10 +194,6 @@ class Registry:
         async with live.changing:  # the topic may change again meanwhile, and no partition is opened twice
             with suppress(UnknownTopicError):
                 await self._open_partitions(live)
-
-
-def _reopened(topic: Topic, index: int) -> PartitionOfflineError:
-    return PartitionOfflineError(f"{topic.name}-{index} was reopened; what was asked before may have been done, retry")
 
 
 def _unknown(name: str) -> UnknownQueueError:

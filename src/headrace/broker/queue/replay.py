@@ -6,7 +6,7 @@ from uuid import UUID
 
 from headrace.broker.partition import Partition
 from headrace.broker.restore import restore_fold
-from headrace.folds.queue.codec import UnknownSettingError, decode_op
+from headrace.folds.queue.codec import decode_op
 from headrace.folds.queue.fold import QueueFold
 from headrace.folds.queue.image import fold_name, restore
 from headrace.host.threads import Threads
@@ -16,9 +16,8 @@ from headrace.model.errors import BatchTooLargeError, CorruptBatchError
 from headrace.model.ids import Offset
 from headrace.model.message import Properties
 from headrace.wire.kafka.marker import decode_marker, is_marker
-from headrace.wire.kafka.records import control_kind, decode_batch, unknown_entry
+from headrace.wire.kafka.records import control_kind, decode_batch
 from headrace.wire.message import properties_of
-from headrace.wire.queue_entry import subscription_of
 
 _logger = logging.getLogger(__name__)
 
@@ -59,17 +58,10 @@ def replay_batch(
         fold.decide(header.producer_id, is_commit=decode_marker(data).is_commit)
     elif header.is_control:
         for record in decode_batch(data):
-            value = record.value or b""
-            if subscription_of(value) not in (id, None):
-                continue
-            try:
-                found = decode_op(control_kind(record), value)
-            except UnknownSettingError as error:
-                raise unknown_entry(record, f"has a setting that is not known here ({error})") from error
-            if found is None:
-                raise unknown_entry(record, "is of a kind that is not known here")
-            fold.epoch = header.leader_epoch
-            fold.apply(found[1])
+            found = decode_op(control_kind(record), record.value or b"")
+            if found is not None and found[0] == id:
+                fold.epoch = header.leader_epoch
+                fold.apply(found[1])
     else:
         if properties is None:
             properties = _stored_properties(fold, header, data)

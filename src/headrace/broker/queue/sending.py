@@ -60,10 +60,6 @@ class Sending:
         # Since when requests find their home offline, by its number (monotonic).
         self._homeless_ms: dict[int, int] = {}
 
-    def came_back(self, index: int) -> None:
-        """A partition that was offline is at work again: the next time counts from when it goes offline again."""
-        self._homeless_ms.pop(index, None)
-
     def send_one(self, message: Message) -> Promise[Sent]:
         """The way of most sends, without what only several messages need."""
         config = self._live.queue.config
@@ -86,10 +82,7 @@ class Sending:
             refused: Promise[Sent] = Promise()
             refused.fail(error)
             return refused
-        try:
-            partition.send(single)
-        except Exception as error:  # noqa: BLE001 - what it has taken of the message is not known
-            single.fail(partition.partition.stop(error))
+        partition.send(single)
         return single
 
     def send(self, messages: Sequence[Message], *, request_id: str | None = None) -> Promise[list[Outcome]]:

@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 class Tasks:
     def __init__(self) -> None:
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
+        self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
@@ -37,7 +37,7 @@ class Tasks:
             await asyncio.wait(self._tasks)
 
     def _done(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.pop(task, None)
+        self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None or isinstance(error, HeadraceError):
             return
         _logger.critical("a task of the queues died", exc_info=error)

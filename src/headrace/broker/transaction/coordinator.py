@@ -15,7 +15,6 @@ again, and what is open gets its time-out anew.
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from uuid import UUID
 
@@ -72,9 +71,7 @@ class Coordinator:
         self._clock = clock
         self._groups = groups
         self._tasks = Tasks()
-        self._shards = Shards(
-            broker=broker, logs=logs, clock=clock, threads=threads, config=config, on_began=self._resume
-        )
+        self._shards = Shards(broker=broker, logs=logs, clock=clock, threads=threads, config=config)
         # What producers sent to partitions whose joining is being written.
         self._joining: dict[tuple[Producer, PartitionId], list[_Waiting]] = {}
         self._ender = Ender(broker=broker, groups=groups, queues=queues, clock=clock, spawn=self._tasks.spawn)
@@ -86,14 +83,10 @@ class Coordinator:
         """Bring every transaction up to date, and go on with what was decided."""
         await self._shards.start()
         for shard in self._shards:
-            self._resume(shard)
+            for transaction in shard.fold:
+                if transaction.state in PREPARED:
+                    self._ender.finish(shard, transaction.id)
         self._tasks.spawn(self._look_after())
-
-    def _resume(self, shard: Shard) -> None:
-        """Go on with what was decided."""
-        for transaction in shard.fold:
-            if transaction.state in PREPARED:
-                self._ender.finish(shard, transaction.id)
 
     async def wait_failed(self) -> None:
         await self._tasks.wait_failed()
@@ -284,12 +277,14 @@ class Coordinator:
             if is_expiry_due:
                 expiry_ms = now_ms + min(_EXPIRY_INTERVAL_MS, self.config.expiry_ms)
             for shard in self._shards:
-                with suppress(HeadraceError), shard.guard.watching():
+                try:
                     shard.check_open()
-                    self._abort_overdue(shard)
-                    if is_expiry_due:
-                        for id in shard.fold.idle(now_ms=past_ms(self._clock), after_ms=self.config.expiry_ms):
-                            shard.forget(id)
+                except HeadraceError:
+                    continue
+                self._abort_overdue(shard)
+                if is_expiry_due:
+                    for id in shard.fold.idle(now_ms=past_ms(self._clock), after_ms=self.config.expiry_ms):
+                        shard.forget(id)
 
     def _abort_overdue(self, shard: Shard) -> None:
         for id in shard.overdue():

@@ -71,24 +71,19 @@ class Ender:
         self._clock = clock
         self._spawn = spawn
         self.counts = EndCounts()
-        # By shard too: one that was opened anew tells again what the one before it may have been telling.
-        self._running: dict[tuple[Shard, str], asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         # What is on its way to a group, by transactional id: its end must not overtake it.
         self._on_their_way: dict[str, set[asyncio.Future[None]]] = {}
 
     def finish(self, shard: Shard, id: str) -> "asyncio.Task[None]":
         """Have a prepared transaction completed, once."""
-        task = self._running.get((shard, id))
+        task = self._running.get(id)
         if task is None:
-            task = self._running[shard, id] = self._spawn(self._finish(shard, id))
-            task.add_done_callback(lambda _: self._running.pop((shard, id), None))
+            task = self._running[id] = self._spawn(self._finish(shard, id))
+            task.add_done_callback(lambda _: self._running.pop(id, None))
         return task
 
     async def _finish(self, shard: Shard, id: str) -> None:
-        with shard.guard.watching():
-            await self._complete(shard, id)
-
-    async def _complete(self, shard: Shard, id: str) -> None:
         await shard.committed()
         transaction = shard.fold.get(id)
         assert transaction is not None

@@ -22,7 +22,6 @@ _RETRY_MS = 200
 class Shard:
     def __init__(self, log: StateLog[TransactionFold, Op], *, clock: Clock) -> None:
         self.fold = log.fold
-        self.guard = log.partition.guard
         self._log = log
         self._clock = clock
         self._due_ms: dict[str, int] = {}

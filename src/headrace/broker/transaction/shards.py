@@ -1,6 +1,5 @@
 """The partitions of the internal topic that transactions live in: made on first use, opened once."""
 
-from collections.abc import Callable
 from zlib import crc32
 
 from headrace.broker.broker import Broker
@@ -29,14 +28,7 @@ _SETTINGS = {
 
 class Shards(InternalShards[Shard]):
     def __init__(
-        self,
-        *,
-        broker: Broker,
-        logs: LogStore,
-        clock: Clock,
-        threads: Threads,
-        config: TransactionsConfig,
-        on_began: Callable[[Shard], None],  # told of a shard that is opened while the node runs
+        self, *, broker: Broker, logs: LogStore, clock: Clock, threads: Threads, config: TransactionsConfig
     ) -> None:
         super().__init__(
             broker=broker,
@@ -45,16 +37,12 @@ class Shards(InternalShards[Shard]):
             partition_count=config.partitions,
             settings=_SETTINGS,
         )
-        self._on_began = on_began
         self._logs = logs
         self._clock = clock
         self._threads = threads
 
     def _place(self, name: str, count: int) -> int:
         return crc32(name.encode()) % count
-
-    def _began(self, shard: Shard) -> None:
-        self._on_began(shard)
 
     async def _open_shard(self, partition: Partition) -> Shard:
         fold = await restore_state(

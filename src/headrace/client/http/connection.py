@@ -10,7 +10,6 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from headrace.client.deadline import CLOSE_MS_MAX
 from headrace.client.errors import ConnectionLostError, UnreachableError
 from headrace.host.clock import Clock
 from headrace.host.transport import Transport
@@ -75,14 +74,9 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     async def close(self) -> None:
-        """Close once the peer has taken what was written. A peer that takes nothing is not waited for longer."""
         if self._transport is not None:
             self._transport.close()
-            timer = self._clock.call_later(CLOSE_MS_MAX, self.abort)
-            try:
-                await self._lost
-            finally:
-                timer.cancel()
+            await self._lost
 
     def _give_up(self, timeout_ms: float) -> None:
         self._fail(TimedOutError(f"{self.address} did not answer within {timeout_ms:.0f} ms"))

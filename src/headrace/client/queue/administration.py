@@ -21,7 +21,6 @@ from headrace.client.queue.description import (
     Redrive,
     RedriveFilter,
     Redrives,
-    ReopenedPartition,
     Settings,
     State,
 )
@@ -68,10 +67,6 @@ class Administration:
 
     async def confirm_clock(self) -> ClockReport:
         return await self._json(ClockReport, "POST", "/clock/confirm", is_repeatable=False)
-
-    async def reopen_partition(self, topic: str, partition: int) -> ReopenedPartition:
-        target = f"/topics/{quote(topic, safe='')}/partitions/{partition}/reopen"
-        return await self._json(ReopenedPartition, "POST", target, is_repeatable=False)
 
     async def names(self, prefix: str = "") -> list[str]:
         found: list[str] = []

@@ -20,7 +20,7 @@ from headrace.client.http.caller import Caller
 from headrace.client.http.pool import Pool
 from headrace.client.process_bound import ProcessBound
 from headrace.client.queue.administration import Administration
-from headrace.client.queue.description import ClockReport, Description, ReopenedPartition
+from headrace.client.queue.description import ClockReport, Description
 from headrace.client.queue.outgoing import Span
 from headrace.client.queue.queue import AsyncQueue
 from headrace.client.queue.sender import make_ids
@@ -119,10 +119,6 @@ class AsyncClient(ProcessBound):
     async def confirm_clock(self) -> ClockReport:
         """Have the node believe its machine's clock. Taken at its administrator's address only."""
         return await self._administration.confirm_clock()
-
-    async def reopen_partition(self, topic: str, partition: int) -> ReopenedPartition:
-        """Recover a partition that is offline and serve it again. Taken at the administrator's address only."""
-        return await self._administration.reopen_partition(topic, partition)
 
     async def queues(self, prefix: str = "") -> list[str]:
         """The names of all queues, sorted."""

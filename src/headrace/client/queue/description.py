@@ -193,16 +193,6 @@ class Purged(msgspec.Struct, frozen=True):
     purged: int
 
 
-class ReopenedPartition(msgspec.Struct, frozen=True):
-    """A partition that was offline and is served again."""
-
-    topic: str
-    partition: int
-    epoch: int
-    start_offset: int
-    end_offset: int
-
-
 class ClockReport(msgspec.Struct, frozen=True):
     """Whether a node believes its machine's clock. Lengths in milliseconds too."""
 

@@ -28,7 +28,6 @@ from headrace.client.queue.description import (
     Reader,
     Redrive,
     RedriveFilter,
-    ReopenedPartition,
     Settings,
     State,
 )
@@ -312,10 +311,6 @@ class Client(ProcessBound):
     def confirm_clock(self) -> ClockReport:
         """Have the node believe its machine's clock. Taken at its administrator's address only."""
         return self._loop.run(self._client.confirm_clock())
-
-    def reopen_partition(self, topic: str, partition: int) -> ReopenedPartition:
-        """Recover a partition that is offline and serve it again. Taken at the administrator's address only."""
-        return self._loop.run(self._client.reopen_partition(topic, partition))
 
     def describe_queues(self, prefix: str = "") -> list[Description]:
         """What all queues hold and how they are set, by name: one request for each thousand of them."""

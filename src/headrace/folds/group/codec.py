@@ -1,6 +1,6 @@
 """Groups' entries as control records: the type says which, the value is MessagePack.
 
-A type that is not known here was written by a newer headrace, and the fold stops at it.
+A type that is not known here was written by a newer headrace and is passed over.
 """
 
 import msgspec

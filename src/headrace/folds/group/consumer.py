@@ -292,7 +292,7 @@ class ConsumerGroup:
         else:
             return False
         names = frozenset[str]().union(*(one.topics or () for one in self.members.values()))
-        topics = {name: view.topics[name] for name in sorted(names)}
+        topics = {name: view.topics[name] for name in names}
         if not is_other and topics == self.topics:
             return False
         self.topics = topics

@@ -55,12 +55,10 @@ class GroupFold(GroupState):
         assert end_offset >= self.end_offset, f"{end_offset} is below {self.end_offset}"
         self.end_offset = end_offset
 
-    def apply_entry(self, kind: int, value: bytes) -> bool:
-        """Take over an entry of the log. False: this version does not know its kind."""
+    def apply_entry(self, kind: int, value: bytes) -> None:
         op = decode_op(kind, value)
         if op is not None:
             self.apply(op)
-        return op is not None
 
     def apply(self, op: GroupOp) -> None:
         match op:

@@ -62,10 +62,6 @@ _TYPES = {kind: type_ for type_, kind in KINDS.items()}
 _NO_DELAY = -1
 
 
-class UnknownSettingError(ValueError):
-    """A queue was configured with something that this version does not know."""
-
-
 def encode_op(subscription_id: UUID, op: Op) -> tuple[int, bytes]:
     """The control type and the value of an entry."""
     return KINDS[type(op)], HEAD.pack(subscription_id.bytes, *op.at) + _body(op)
@@ -78,8 +74,6 @@ def decode_op(kind: int, value: bytes) -> tuple[UUID, Op] | None:
     try:
         subscription, lease_ms, wall_ms = HEAD.unpack_from(value)
         return UUID(bytes=subscription), _decoded(_TYPES[kind], value[HEAD.size :], Instant(lease_ms, wall_ms))
-    except UnknownSettingError:
-        raise
     except (struct.error, IndexError, ValueError, msgspec.DecodeError) as error:
         raise CorruptBatchError(f"a queue's control entry of type {kind} cannot be read: {error}") from error
 
@@ -118,16 +112,9 @@ def _body(op: Op) -> bytes:
             return b""
 
 
-def _config(body: bytes) -> QueueConfig:
-    try:
-        return msgspec.json.decode(body, type=QueueConfig)
-    except msgspec.ValidationError as error:
-        raise UnknownSettingError(str(error)) from error
-
-
 def _decoded(type_: type[Op], body: bytes, at: Instant) -> Op:
     if type_ is Configured:
-        return Configured(_config(body), at)
+        return Configured(msgspec.json.decode(body, type=QueueConfig), at)
     if type_ is Ticked:
         return Ticked(at)
     if type_ is ReaderRemoved:

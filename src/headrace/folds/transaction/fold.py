@@ -91,12 +91,10 @@ class TransactionFold:
         else:
             self._transactions.pop(op.id, None)
 
-    def apply_entry(self, kind: int, value: bytes) -> bool:
-        """Take over an entry of the log. False: this version does not know its kind."""
+    def apply_entry(self, kind: int, value: bytes) -> None:
         op = decode_op(kind, value)
         if op is not None:
             self.apply(op)
-        return op is not None
 
     # What is there.
 

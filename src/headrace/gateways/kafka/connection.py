@@ -66,7 +66,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Requests without an answer, in order, and the bytes of their frames.
         self._slots: deque[Deferred] = deque()
         self._in_flight_bytes = 0
-        self._waits: dict[asyncio.Task[Answer], None] = {}  # the oldest first
+        self._waits: set[asyncio.Task[Answer]] = set()
         self._held_back = False
         self._writing_paused = False
         self._untaken = Untaken(shared.answers)
@@ -291,7 +291,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif isinstance(reply, Sized):
             self._take_in(reply, len(frame))
         elif isinstance(reply, Wait):
-            self._waits[self._begin(reply.work, len(frame))] = None
+            self._waits.add(self._begin(reply.work, len(frame)))
         else:
             self._begin(reply, len(frame))
 
@@ -304,7 +304,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if isinstance(reply, Wait):
                 share.next()
                 task = self._begin(reply.work, size)
-                self._waits[task] = None
+                self._waits.add(task)
                 self._slots[0].share = share
             else:
                 self._outbox.put(reply or [])
@@ -326,7 +326,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if isinstance(reply, Wait):
             task = self._shared.under_way.begin(reply.work)
             task.add_done_callback(partial(self._finish_task, slot))
-            self._waits[task] = None
+            self._waits.add(task)
         else:
             slot.finish(reply)
 
@@ -359,7 +359,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return CloseConnectionError("internal error")
 
     def _finish_task(self, slot: Deferred, task: "asyncio.Task[Answer]") -> None:
-        self._waits.pop(task, None)
+        self._waits.discard(task)
         if task.cancelled():
             slot.finish(CloseConnectionError("request cancelled"))
             return

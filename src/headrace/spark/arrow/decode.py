@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from headrace.client.aborted import Aborted
 from headrace.model.batch import HEADER_SIZE, BatchHeader, Buffer, read_header
 from headrace.model.errors import CorruptBatchError, HeadraceError
+from headrace.spark.arrow.aborted import Aborted
 from headrace.spark.arrow.bound import Payload
 from headrace.spark.arrow.column import COLUMNS, record_batch
 from headrace.spark.arrow.record import Records, read_records

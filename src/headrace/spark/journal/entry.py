@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from headrace.client.aborted import Aborted
 from headrace.model.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, Buffer, read_header, read_prefix
+from headrace.spark.arrow.aborted import Aborted
 from headrace.spark.journal.minute import MINUTES, count_minutes
 from headrace.wire.kafka.records import control_kind, decode_batch
 
@@ -65,7 +65,7 @@ def entries(
     """The batches that begin within start <= offset < end, and where to go on reading.
 
     A broker sends whole batches: the first may begin before the start, and the last may be cut off by the byte limit.
-    What `aborted` transactions sent is left out (`client/aborted.py`). Where the log itself starts within a batch, the
+    What `aborted` transactions sent is left out (`arrow/aborted.py`). Where the log itself starts within a batch, the
     rest of that batch is a row too, because no earlier range has it.
     """
     rows: list[_Row] = []

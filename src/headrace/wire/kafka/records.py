@@ -25,7 +25,7 @@ from headrace.model.batch import (
     Buffer,
     read_header,
 )
-from headrace.model.errors import CorruptBatchError, UnsupportedError
+from headrace.model.errors import CorruptBatchError
 from headrace.model.ids import NO_PRODUCER_ID
 from headrace.wire.crc import crc32c
 from headrace.wire.kafka.compression import OUTPUT_BYTES_MAX, RATIO_MAX, Codec, compress, decompress
@@ -153,16 +153,6 @@ def control_kind(record: Record) -> int:
         raise CorruptBatchError(f"the key of the control record at offset {record.offset} is {record.key!r}")
     kind: int = _CONTROL_KEY.unpack_from(record.key)[1]
     return kind
-
-
-def unknown_entry(record: Record, what: str) -> UnsupportedError:
-    """Why a fold stops at an entry: passing over it would make another state than the node had that wrote it."""
-    assert record.key is not None
-    version, kind = _CONTROL_KEY.unpack_from(record.key)
-    return UnsupportedError(
-        f"the entry of type {kind} at offset {record.offset} {what}; headrace wrote it at feature level {version}, and "
-        f"this node has level {CONTROL_KEY_VERSION}; start a version of headrace that knows it"
-    )
 
 
 def _encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:

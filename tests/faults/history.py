@@ -7,7 +7,8 @@ time-out or a server's error leaves open whether the call was carried out. Nothi
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -59,17 +60,6 @@ class Transaction(Call):
     id: str
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupOffset(Call):
-    """An offset that a member of a group committed, or that a client found committed."""
-
-    group: str
-    topic: str
-    partition: int
-    offset: int
-    is_commit: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """A record that a consumer read by offset."""
@@ -86,7 +76,6 @@ class Queue:
 
     name: str
     exactly_once: bool = False
-    at_most_once: bool = False  # a message that was handed out is done; one whose answer is lost is lost
     by_key: bool = False  # a sender's messages are one key: handed out in order, the next after the one before is done
     deduplicated: bool = False  # a send that is repeated with its id is stored once
     # How long leases are, where an acknowledgement after its lease is answered with success and may be void, as by SQS.
@@ -101,13 +90,11 @@ class Topic:
 
 @dataclass
 class History:
-    now_s: Callable[[], float]  # the clients' clock
     queues: Sequence[Queue] = ()
     topics: Sequence[Topic] = ()
     sent: list[Sent] = field(default_factory=list)
     delivered: list[Delivered] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
-    offsets: list[GroupOffset] = field(default_factory=list)
     along: list[Read] = field(default_factory=list)  # read while the load went on
     final: list[Read] = field(default_factory=list)  # read by a new consumer when all was over
     trouble: list[str] = field(default_factory=list)  # errors that a client must not see, whatever happens to a node
@@ -178,25 +165,10 @@ class History:
         delivery.acknowledgement = Call(asked=self.now())
         return delivery.acknowledgement
 
-    def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> GroupOffset:
-        call = GroupOffset(
-            asked=self.now(), group=group, topic=topic, partition=partition, offset=offset, is_commit=True
-        )
-        with self._lock:
-            self.offsets.append(call)
-        return call
-
-    def found_offset(self, group: str, topic: str, partition: int, offset: int, *, asked: int) -> None:
-        """An offset that is committed, as the answer to a question that was asked before says."""
-        found = GroupOffset(asked=asked, group=group, topic=topic, partition=partition, offset=offset, is_commit=False)
-        self.answer(found, "yes")
-        with self._lock:
-            self.offsets.append(found)
-
     def answer(self, call: Call, outcome: Outcome) -> None:
         call.outcome = outcome
         call.answered = self.now()
-        call.answered_s = self.now_s()
+        call.answered_s = time.monotonic()
 
     def count(self) -> int:
         """How many calls were answered with success: how far the load has come."""

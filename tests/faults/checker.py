@@ -1,17 +1,16 @@
 """Judges a history by what the documentation promises. It knows clients' calls and answers, and nothing of a node.
 
 Streams: a record that was acknowledged is where its client was told, once and in order from idempotent producers; what
-was read along the way is still the same; a transaction is there whole or not at all. Groups: an offset that was
-committed does not go back. Queues: what was sent is received; what was acknowledged does not come again; exactly once,
-no attempt comes twice, only one acknowledgement succeeds, and none of an older receipt; by key, a message comes after
-the one before it was acknowledged.
+was read along the way is still the same; a transaction is there whole or not at all. Queues: what was sent is received;
+what was acknowledged does not come again; exactly once, no attempt comes twice and only one acknowledgement succeeds;
+by key, a message comes after the one before it was acknowledged.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from headrace.testing.history import Delivered, GroupOffset, History, Queue, Read, Sent, Topic
+from tests.faults.history import Delivered, History, Queue, Read, Sent, Topic
 
 _SHOWN_MAX = 5
 _ORDER_WINDOW = 50  # several times what one receive may hold
@@ -46,7 +45,6 @@ def check(history: History) -> Verdict:
         _check_queue(queue, history, verdict)
     for topic in history.topics:
         _check_topic(topic, history, verdict)
-    _check_group_offsets(history.offsets, verdict)
     return verdict
 
 
@@ -63,7 +61,7 @@ def _check_queue(queue: Queue, history: History, verdict: Verdict) -> None:
     verdict.counts["deliveries"] += sum(map(len, by_body.values()))
     found = verdict.violations
     for body, call in sent.items():
-        if call.outcome == "yes" and body not in by_body and not queue.at_most_once:
+        if call.outcome == "yes" and body not in by_body:
             found["lost"].append(f"{queue.name}: {body} was acknowledged to its sender and never delivered")
         if call.outcome == "no" and body in by_body:
             found["phantom"].append(f"{queue.name}: {body} was refused and delivered")
@@ -76,8 +74,6 @@ def _check_queue(queue: Queue, history: History, verdict: Verdict) -> None:
             )
         if queue.deduplicated and len({delivery.message_id for delivery in deliveries}) > 1:
             found["doubled"].append(f"{queue.name}: {body} was stored more than once")
-        if queue.at_most_once and len(deliveries) > 1:
-            found["doubled"].append(f"{queue.name}: {body} was delivered {len(deliveries)} times")
         if queue.exactly_once:
             found_here = list(_broken_exactly_once(deliveries))
             if found_here:
@@ -107,14 +103,6 @@ def _broken_exactly_once(deliveries: Sequence[Delivered]) -> Iterator[str]:
     yield from (
         f"had attempt {attempt} delivered {count} times" for (_, attempt), count in attempts.items() if count > 1
     )
-    for one in deliveries:
-        done = one.acknowledgement
-        if done is not None and done.outcome == "yes":
-            yield from (
-                f"was acknowledged by attempt {one.attempt} after attempt {other.attempt} had it"
-                for other in deliveries
-                if other.attempt > one.attempt and other.answered < done.asked
-            )
     successes = sum(one.acknowledgement is not None and one.acknowledgement.outcome == "yes" for one in deliveries)
     if successes > 1:
         yield f"was acknowledged successfully {successes} times"
@@ -142,29 +130,6 @@ def _broken_order(sent: Sequence[Sent], by_body: dict[str, list[Delivered]]) -> 
                 first = min(by_body[later.body], key=lambda delivery: delivery.answered)
                 if first.asked not in together and (done is None or done > first.answered):
                     yield f"{later.body} was delivered while {earlier.body} was not done"
-
-
-# Groups.
-
-
-def _check_group_offsets(calls: Sequence[GroupOffset], verdict: Verdict) -> None:
-    """A member goes on where its partition was committed, so that no later call may show or commit a lower offset."""
-    by_place: dict[tuple[str, str, int], list[GroupOffset]] = defaultdict(list)
-    for call in calls:
-        if call.outcome == "yes":
-            by_place[call.group, call.topic, call.partition].append(call)
-            verdict.counts["group offsets"] += 1
-    for (group, topic, partition), own in by_place.items():
-        commits = deque(sorted((call for call in own if call.is_commit), key=lambda call: call.answered))
-        floor = 0
-        for call in sorted(own, key=lambda call: call.asked):
-            while commits and commits[0].answered < call.asked:
-                floor = max(floor, commits.popleft().offset)
-            if call.offset < floor:
-                verdict.violations["offset went back"].append(
-                    f"{group}: {'committed' if call.is_commit else 'found'} {call.offset} in {topic}-{partition}, "
-                    f"where {floor} was committed before"
-                )
 
 
 # Streams.

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-
-from headrace.testing.checker import check
-from headrace.testing.history import Call, Delivered, History, Queue, Read, Topic
+from tests.faults.checker import check
+from tests.faults.history import Call, Delivered, History, Queue, Read, Topic
 
 QUEUE = Queue(name="queue", exactly_once=True, by_key=True, deduplicated=True)
 TOPIC = Topic(name="topic", idempotent=True)
@@ -15,7 +14,7 @@ COUNT = 4
 
 def sound() -> History:
     """A queue and a topic that took some messages each, a committed transaction, an aborted one, and one left open."""
-    history = History(lambda: 0.0, queues=[QUEUE], topics=[TOPIC])
+    history = History(queues=[QUEUE], topics=[TOPIC])
     for number in range(COUNT):
         sent = history.send("queue", f"m{number}", sender="s", number=number)
         history.answer(sent, "yes")
@@ -37,8 +36,6 @@ def sound() -> History:
                 read(history, 10 * (at + 1) + number, f"{outcome}{number}")
         if outcome in ("yes", "no"):
             history.answer(transaction, outcome)  # type: ignore[arg-type]  # one of these two
-    history.answer(history.commit_offset("group", "topic", 0, 3), "yes")
-    history.found_offset("group", "topic", 0, 3, asked=history.now())
     return history
 
 
@@ -79,12 +76,6 @@ def repeat_attempt(history: History) -> None:
 def acknowledge_twice(history: History) -> None:
     first = history.delivered[-2]
     first.acknowledgement = Call(asked=first.answered, answered=history.now(), outcome="yes")
-
-
-def acknowledge_with_an_older_receipt(history: History) -> None:
-    newest, first = history.delivered[-1], history.delivered[-2]
-    newest.acknowledgement = None
-    history.answer(history.acknowledge(first), "yes")
 
 
 def overtake_in_key(history: History) -> None:
@@ -135,18 +126,6 @@ def show_half_an_open_transaction(history: History) -> None:
     read(history, 54, "maybe0")
 
 
-def commit_a_lower_offset(history: History) -> None:
-    history.answer(history.commit_offset("group", "topic", 0, 2), "yes")
-
-
-def find_a_lower_offset(history: History) -> None:
-    history.found_offset("group", "topic", 0, 2, asked=history.now())
-
-
-def deliver_twice_where_once_is_the_most(history: History) -> None:
-    history.queues = [Queue(name="queue", at_most_once=True)]
-
-
 def fail_a_client(history: History) -> None:
     history.fail("a client saw what it must not see")
 
@@ -159,7 +138,6 @@ PLANTED: dict[Callable[[History], None], str] = {
     store_message_twice: "doubled",
     repeat_attempt: "exactly once",
     acknowledge_twice: "exactly once",
-    acknowledge_with_an_older_receipt: "exactly once",
     overtake_in_key: "order by key",
     lose_record: "lost",
     move_record: "moved",
@@ -170,9 +148,6 @@ PLANTED: dict[Callable[[History], None], str] = {
     lose_half_a_committed_transaction: "transaction",
     show_an_aborted_transaction: "transaction",
     show_half_an_open_transaction: "transaction",
-    commit_a_lower_offset: "offset went back",
-    find_a_lower_offset: "offset went back",
-    deliver_twice_where_once_is_the_most: "doubled",
     fail_a_client: "trouble",
 }
 
