@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import headrace.gateways.kafka.gateway  # noqa: F401 - so that every class that the gateway can meet is defined
-from headrace.gateways.kafka.errors import CODES, ErrorCode, code_of, message_of
-from headrace.model.errors import HeadraceError, NotLeaderError
+from headrace.gateways.kafka.errors import CODES, ErrorCode, code_of, message_of, read_code_of
+from headrace.model.errors import HeadraceError, NotLeaderError, OverloadedError
 
 
 def every_class(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
@@ -32,3 +32,10 @@ def test_an_unexpected_exception_does_not_show_its_words_to_clients() -> None:
     error = KeyError("/secret/path")
     assert code_of(error) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "secret" not in message_of(error)
+
+
+def test_no_reader_is_told_the_error_that_only_producers_retry() -> None:
+    told = {kind: read_code_of(kind.__new__(kind)) for kind in CODES}
+    assert ErrorCode.NOT_ENOUGH_REPLICAS not in told.values()
+    assert told[OverloadedError] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert all(told[kind] == CODES[kind] for kind in CODES if CODES[kind] != ErrorCode.NOT_ENOUGH_REPLICAS)

@@ -194,6 +194,12 @@ def code_of(error: BaseException) -> int:
     return int(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
+def read_code_of(error: BaseException) -> int:
+    """The code to answer a read with. Consumers give up on the one that has producers send again."""
+    code = code_of(error)
+    return int(ErrorCode.KAFKA_STORAGE_ERROR) if code == ErrorCode.NOT_ENOUGH_REPLICAS else code
+
+
 def message_of(error: BaseException) -> str:
     """What to tell the client: our own words, never those of an exception that might quote what it should not."""
     if isinstance(error, RefusedError | errors.HeadraceError):

@@ -16,7 +16,7 @@ from headrace.broker.fetch import SHORT_BYTES, Fetch, Fetched, FetchPart
 from headrace.gateways.answers import Share
 from headrace.gateways.kafka.answer import Answer, Reply, Sized, Wait
 from headrace.gateways.kafka.context import Context, RawApi
-from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, read_code_of
 from headrace.model.errors import OffsetOutOfRangeError
 from headrace.wire.kafka.fetch import FetchedPartition, FetchPartition, FetchRequest, read_request, write_response
 from headrace.wire.kafka.frame import RequestHeader
@@ -129,7 +129,7 @@ def _unusual(context: Context, asked: FetchPartition, found: Fetched) -> Fetched
     high_watermark, start_offset = found.high_watermark, found.start_offset
     code = 0
     if found.error is not None:
-        code = code_of(context.explain(found.error))
+        code = read_code_of(context.explain(found.error))
         context.counters.count_error(code)
         if isinstance(found.error, OffsetOutOfRangeError):
             # Clients that reset by policy look at these first (design: what broke real clients).

@@ -10,7 +10,7 @@ sends one.
 """
 
 from headrace.gateways.kafka.context import Api, Context
-from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of
+from headrace.gateways.kafka.errors import ErrorCode, RefusedError, read_code_of
 from headrace.gateways.kafka.port import PartitionPort
 from headrace.model.ids import Epoch
 from headrace.wire.kafka.messages.list_offsets import (
@@ -48,7 +48,7 @@ async def _answer(
         partition.check_epoch(Epoch(asked.current_leader_epoch))
         offset, timestamp_ms = await _find(partition, asked.timestamp, version, committed)
     except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
-        code = code_of(context.explain(error))
+        code = read_code_of(context.explain(error))
         context.counters.count_error(code)
         return ListOffsetsPartitionResponse(index, code)
     # Versions before 4 have no place for the epoch, and an offset that was not found has none.

@@ -5,7 +5,7 @@ not know answers epoch -1, offset -1. A replica id does not matter, as in ListOf
 """
 
 from headrace.gateways.kafka.context import Api, Context
-from headrace.gateways.kafka.errors import code_of
+from headrace.gateways.kafka.errors import read_code_of
 from headrace.model.ids import Epoch
 from headrace.wire.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -33,7 +33,7 @@ def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
         partition.check_epoch(Epoch(asked.current_leader_epoch))
         epoch, end_offset = partition.epoch_end(Epoch(asked.leader_epoch))
     except Exception as error:  # noqa: BLE001 - becomes this partition's error; the unexpected is logged
-        code = code_of(context.explain(error))
+        code = read_code_of(context.explain(error))
         context.counters.count_error(code)
         return EpochEndOffset(code, asked.partition)
     return EpochEndOffset(0, asked.partition, epoch, end_offset)

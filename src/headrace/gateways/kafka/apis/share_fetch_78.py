@@ -101,7 +101,7 @@ async def _answer(
 def _partition(context: Context, part: SharedPart, acknowledged: BaseException | None) -> PartitionData:
     return PartitionData(
         partition_index=part.place.partition,
-        error_code=outcome_code(context, part.error),
+        error_code=outcome_code(context, part.error, is_read=True),
         error_message=None if part.error is None else message_of(part.error),
         acknowledge_error_code=outcome_code(context, acknowledged),
         acknowledge_error_message=None if acknowledged is None else message_of(acknowledged),
