@@ -119,7 +119,7 @@ def test_a_topic_with_every_default_set_explicitly_is_created_shown_and_kept(
 ) -> None:
     result_of(confluent.create_topics([NewTopic(topic, 1, 1, config=KAFKA_DEFAULTS)]))
     shown = {name: entry.value for name, entry in configs_of(confluent, topic).items()}
-    assert shown == KAFKA_DEFAULTS | {"headrace.durability": "fsync", "headrace.queue": "false"}
+    assert shown == KAFKA_DEFAULTS | {"headrace.durability": "fsync"}
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in KAFKA_DEFAULTS.items()
     ]

@@ -188,13 +188,15 @@ class Admin:
         await self._router.retrying((name,), attempt, deadline)
         return await self.describe_topic(name)
 
-    async def describe_config(self, name: str) -> list[ConfigEntry]:
-        """A topic's settings, each with whether it is a default."""
+    async def describe_config(self, name: str, keys: Sequence[str] | None = None) -> list[ConfigEntry]:
+        """A topic's settings, or those with these names, each with whether it is a default."""
         deadline = self._router.deadline()
 
         async def attempt() -> list[ConfigEntry]:
             resource = DescribeConfigsResource(
-                resource_type=RESOURCE_TOPIC, resource_name=name, configuration_keys=None
+                resource_type=RESOURCE_TOPIC,
+                resource_name=name,
+                configuration_keys=None if keys is None else tuple(keys),
             )
             request = DescribeConfigsRequest(resources=(resource,), include_documentation=True)
             connection = await self._router.any_connection()

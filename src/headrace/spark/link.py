@@ -102,7 +102,7 @@ class Link:
         return [topic for topic in self._loop.run(self._admin.list_topics()) if not topic.is_internal]
 
     def topic_setting(self, topic: str, name: str) -> str | None:
-        entries = self._loop.run(self._admin.describe_config(topic))
+        entries = self._loop.run(self._admin.describe_config(topic, (name,)))
         return next((entry.value for entry in entries if entry.name == name), None)
 
     def is_queue(self, topic: str) -> bool | None:

@@ -262,7 +262,7 @@ def test_settings_are_described_with_source_type_synonyms_and_documentation() ->
             client = await connect(gateway)
             resources = (
                 describe_configs.DescribeConfigsResource(2, "t", None),
-                describe_configs.DescribeConfigsResource(2, "t", ("segment.bytes",)),
+                describe_configs.DescribeConfigsResource(2, "t", ("segment.bytes", "headrace.queue")),
                 describe_configs.DescribeConfigsResource(4, str(NODE_ID), None),
                 describe_configs.DescribeConfigsResource(2, "missing", None),
                 describe_configs.DescribeConfigsResource(4, "99", None),
@@ -271,14 +271,16 @@ def test_settings_are_described_with_source_type_synonyms_and_documentation() ->
             request = describe_configs.DescribeConfigsRequest(resources, True, True)
             everything, one, node, *refused = (await client.ask(32, 4, request)).results
             found = {config.name: config for config in everything.configs}
-            assert set(found) == {*CONFIG_KEYS, "headrace.queue"}
+            assert set(found) == set(CONFIG_KEYS)
             assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("77", 1)
             assert [synonym.source for synonym in found["retention.ms"].synonyms] == [1, 5]
             assert found["segment.bytes"].config_source == 5
-            assert [config.name for config in everything.configs if config.read_only] == ["headrace.queue"]
-            assert found["headrace.queue"].value == "false"
-            assert all(config.documentation for config in everything.configs)
-            assert [config.name for config in one.configs] == ["segment.bytes"]
+            assert all(config.documentation and not config.read_only for config in everything.configs)
+            assert [(config.name, config.read_only) for config in one.configs] == [
+                ("segment.bytes", False),
+                ("headrace.queue", True),
+            ]
+            assert one.configs[1].value == "false"
             assert all(config.read_only for config in node.configs)
             assert [result.error_code for result in refused] == [3, 42, 42]
             await client.close()

@@ -62,7 +62,8 @@ async def _find_shape(options: SinkOptions, topic: str, *, waits: bool) -> Shape
 
 async def _ask(client: StreamClient, topic: str, options: SinkOptions) -> Shape:
     info = await client.admin.describe_topic(topic)
-    config = {entry.name: entry.value for entry in await client.admin.describe_config(topic)}
+    asked = ("max.message.bytes", "headrace.queue")
+    config = {entry.name: entry.value for entry in await client.admin.describe_config(topic, asked)}
     if options.is_queue and config.get("headrace.queue") == "false":
         raise OptionError(
             f"{topic} is a topic and not a queue; write to it by the option topic, or convert it with "

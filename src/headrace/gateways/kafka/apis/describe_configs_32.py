@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32), versions 1 to 4: settings of topics and groups, and what a node tells about itself.
 
-Settings of topics and groups are writable, but for the one that says whether a topic is a queue. A node's come from its
-configuration file and are read-only here. Other resources (loggers, metrics subscriptions) are refused.
+Settings of topics and groups are all writable. A caller that asks for `headrace.queue` by name learns whether a topic is
+a queue. A node's settings come from its configuration file and are read-only here. Other resources (loggers, metrics
+subscriptions) are refused.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from headrace.gateways.kafka.context import Api, Context
 from headrace.gateways.kafka.errors import ErrorCode, RefusedError, code_of, message_of
 from headrace.gateways.kafka.node_settings import node_settings
 from headrace.gateways.kafka.settings import (
+    IS_QUEUE,
     ResourceType,
     Setting,
     Source,
@@ -62,8 +64,10 @@ def _settings(context: Context, resource: DescribeConfigsResource) -> Iterator[S
         topic = context.broker.catalog.topics.get(name)
         if topic is None:
             raise UnknownTopicError(f"no topic is called {name}")
-        is_queue = queue_setting(is_queue=name in context.broker.catalog.queues)
-        return chain(topic_settings(topic), (is_queue,))
+        # Only by name: a tool that sets every setting that it was shown could not set this one.
+        if IS_QUEUE in (resource.configuration_keys or ()):
+            return chain(topic_settings(topic), [queue_setting(is_queue=name in context.broker.catalog.queues)])
+        return topic_settings(topic)
     if resource.resource_type == ResourceType.BROKER:
         if not resource.resource_name:
             return iter(())  # settings for all nodes at once, of which there are none
