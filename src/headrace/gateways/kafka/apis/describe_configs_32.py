@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), versions 1 to 4: settings of topics and groups, and what a node tells about itself.
 
-Settings of topics and groups are all writable. A caller that asks for `headrace.queue` by name learns whether a topic is
-a queue. A node's settings come from its configuration file and are read-only here. Other resources (loggers, metrics
+Settings of topics and groups are all writable. A caller that asks for `headrace.queue` by name learns whether a topic
+is a queue. A node's settings come from its configuration file and are read-only here. Other resources (loggers, metrics
 subscriptions) are refused.
 """
 
